@@ -1,0 +1,134 @@
+//! Saved outer and inner weights, by cycle.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use hwa_core::{InnerWeights, OuterWeights};
+use serde_json::Value;
+
+use crate::error::StoreError;
+use crate::tensor_file::{Metadata, read_tensors, write_tensors};
+
+/// Which inner weights a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InnerPosition {
+    /// The cycle they belong to.
+    pub cycle: usize,
+    /// The model.
+    pub replica: usize,
+    /// Steps of the model so far.
+    pub step: u64,
+}
+
+/// The folder of saved weights.
+#[derive(Debug, Clone)]
+pub struct CheckpointStore {
+    folder: PathBuf,
+}
+
+impl CheckpointStore {
+    /// A store in an existing folder.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The file of a cycle's outer weights.
+    pub fn outer_path(&self, cycle: usize) -> PathBuf {
+        self.folder.join(format!("outer-{cycle:06}.safetensors"))
+    }
+
+    /// The file of one model's inner weights.
+    pub fn inner_path(&self, at: InnerPosition) -> PathBuf {
+        let InnerPosition { cycle, replica, step } = at;
+        self.folder.join(format!("inner-{cycle:06}-{replica}-{step:08}.safetensors"))
+    }
+
+    /// Saves outer weights: parameters alone, because batch-norm statistics of an
+    /// average have to be re-estimated before it is used.
+    pub fn save_outer(
+        &self,
+        cycle: usize,
+        step: u64,
+        outer: &OuterWeights,
+    ) -> Result<(), StoreError> {
+        let metadata = Metadata::from([
+            ("cycle".to_owned(), Value::from(cycle)),
+            ("step".to_owned(), Value::from(step)),
+            ("kind".to_owned(), Value::from("outer")),
+            ("statistics".to_owned(), Value::from("none")),
+        ]);
+        write_tensors(&self.outer_path(cycle), outer, &metadata)
+    }
+
+    /// Reads a cycle's outer weights back.
+    pub fn load_outer(&self, cycle: usize) -> Result<OuterWeights, StoreError> {
+        let (weights, _) = read_tensors(&self.outer_path(cycle))?;
+        Ok(OuterWeights::from_checkpoint(weights))
+    }
+
+    /// Saves one model's inner weights.
+    pub fn save_inner(&self, at: InnerPosition, inner: &InnerWeights) -> Result<(), StoreError> {
+        let metadata = Metadata::from([
+            ("cycle".to_owned(), Value::from(at.cycle)),
+            ("step".to_owned(), Value::from(at.step)),
+            ("replica".to_owned(), Value::from(at.replica)),
+            ("kind".to_owned(), Value::from("inner")),
+            ("statistics".to_owned(), Value::from("none")),
+        ]);
+        write_tensors(&self.inner_path(at), inner, &metadata)
+    }
+
+    /// The cycles whose outer weights are there, in order.
+    pub fn outer_cycles(&self) -> Result<Vec<usize>, StoreError> {
+        let mut cycles = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(StoreError::io("read", &self.folder))? {
+            let entry = entry.map_err(StoreError::io("read", &self.folder))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let number = name.strip_prefix("outer-").and_then(|n| n.strip_suffix(".safetensors"));
+            cycles.extend(number.and_then(|n| n.parse::<usize>().ok()));
+        }
+        cycles.sort_unstable();
+        Ok(cycles)
+    }
+
+    /// Removes a cycle's outer weights, if they are there.
+    pub fn remove_outer(&self, cycle: usize) -> Result<(), StoreError> {
+        let path = self.outer_path(cycle);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_core::{Tensor, Weights};
+
+    use super::*;
+
+    fn outer(x: f32) -> OuterWeights {
+        let mut weights = Weights::new();
+        weights.insert("w", Tensor::parameter(vec![1], vec![x]).unwrap()).unwrap();
+        OuterWeights::from_checkpoint(weights)
+    }
+
+    #[test]
+    fn outer_weights_are_found_by_cycle() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path().to_owned());
+        for cycle in [12, 3] {
+            store.save_outer(cycle, 0, &outer(cycle as f32)).unwrap();
+        }
+        std::fs::write(folder.path().join("outer-x.safetensors"), "").unwrap();
+        assert_eq!(store.outer_cycles().unwrap(), [3, 12]);
+        let loaded = store.load_outer(12).unwrap();
+        assert_eq!(loaded.get("w").unwrap().as_f32().unwrap(), [12.0]);
+        store.remove_outer(3).unwrap();
+        store.remove_outer(3).unwrap();
+        assert_eq!(store.outer_cycles().unwrap(), [12]);
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong on disk.
+
+use std::io;
+use std::path::PathBuf;
+
+use hwa_core::WeightsError;
+use safetensors::SafeTensorError;
+
+/// Why something could not be read or written. Every variant names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system said no.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done: "write", "read", ...
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file is no safetensors file.
+    #[error("{} is not a safetensors file: {source}", path.display())]
+    NotSafetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SafeTensorError,
+    },
+    /// A tensor has a type that weights do not have.
+    #[error("{}: `{name}` has type {found}, expected one of F64, F32, F16, BF16, I64", path.display())]
+    UnsupportedType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its type.
+        found: String,
+    },
+    /// The tensors do not make weights.
+    #[error("{}: {source}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
+        source: WeightsError,
+    },
+    /// A JSON file or header could not be understood.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A run is to be started where something already is.
+    #[error("{} is not empty: choose another folder, or go on with the run in it by --resume", path.display())]
+    Occupied {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process works in the run directory.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder that should be a run directory is none.
+    #[error("{} is not a run directory: it has no {missing}", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// The file that every run directory has.
+        missing: &'static str,
+    },
+}
+
+impl StoreError {
+    /// Wraps a system error with what was being done and where.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

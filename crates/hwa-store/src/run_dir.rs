@@ -1,0 +1,152 @@
+//! A run directory: everything one training run leaves behind.
+//!
+//! ```text
+//! experiment.toml      the resolved experiment
+//! environment.json     what it ran on
+//! events.jsonl         what happened, line by line
+//! checkpoints/         outer weights by cycle, inner weights on request
+//! state/               what a resumed run goes on from
+//! best.safetensors     the chosen weights, ready to use
+//! summary.json         the final figures
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::atomic::remove_partial_files;
+use crate::checkpoints::CheckpointStore;
+use crate::error::StoreError;
+
+const EXPERIMENT: &str = "experiment.toml";
+const LOCK: &str = ".lock";
+
+/// An open run directory. While it is open, no other process can open it.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    /// Held for its lock, which the system releases even on a kill.
+    _lock: File,
+}
+
+impl RunDir {
+    /// Starts a run in a new or empty folder.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(path).map_err(StoreError::io("create", path))?;
+        let run = Self::locked(path)?;
+        let mut entries = fs::read_dir(path).map_err(StoreError::io("read", path))?;
+        // A lock alone is a run that was killed before it wrote anything.
+        if entries.any(|entry| entry.is_ok_and(|e| e.file_name() != LOCK)) {
+            return Err(StoreError::Occupied { path: path.to_owned() });
+        }
+        for folder in [run.state(), run.checkpoints_folder()] {
+            fs::create_dir(&folder).map_err(StoreError::io("create", folder))?;
+        }
+        Ok(run)
+    }
+
+    /// Opens the directory of a run that was started before, and removes what a
+    /// killed process left half-written.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if !path.join(EXPERIMENT).is_file() {
+            return Err(StoreError::NotARun { path: path.to_owned(), missing: EXPERIMENT });
+        }
+        let run = Self::locked(path)?;
+        for folder in [run.path.clone(), run.state(), run.checkpoints_folder()] {
+            remove_partial_files(&folder)?;
+        }
+        Ok(run)
+    }
+
+    fn locked(path: &Path) -> Result<Self, StoreError> {
+        let lock_path = path.join(LOCK);
+        let lock = File::options().create(true).append(true).open(&lock_path);
+        let lock = lock.map_err(StoreError::io("open", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.to_owned() }),
+            // A file system without locks cannot tell; that is no reason not to train.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Ok(Self { path: path.to_owned(), _lock: lock })
+            }
+            Err(TryLockError::Error(error)) => Err(StoreError::io("lock", lock_path)(error)),
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved experiment.
+    pub fn experiment(&self) -> PathBuf {
+        self.path.join(EXPERIMENT)
+    }
+
+    /// What the run ran on.
+    pub fn environment(&self) -> PathBuf {
+        self.path.join("environment.json")
+    }
+
+    /// What happened, line by line.
+    pub fn events(&self) -> PathBuf {
+        self.path.join("events.jsonl")
+    }
+
+    /// The chosen weights.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best.safetensors")
+    }
+
+    /// The final figures.
+    pub fn summary(&self) -> PathBuf {
+        self.path.join("summary.json")
+    }
+
+    /// The folder of resumable states.
+    pub fn state(&self) -> PathBuf {
+        self.path.join("state")
+    }
+
+    /// The saved outer and inner weights.
+    pub fn checkpoints(&self) -> CheckpointStore {
+        CheckpointStore::new(self.checkpoints_folder())
+    }
+
+    fn checkpoints_folder(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_use_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let first = RunDir::create(&path).unwrap();
+        let message = RunDir::create(&path).unwrap_err().to_string();
+        assert!(message.ends_with("is in use by another process"), "{message}");
+        fs::write(first.experiment(), "").unwrap();
+        assert!(matches!(RunDir::open(&path), Err(StoreError::InUse { .. })));
+        drop(first);
+        assert!(RunDir::open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_run_does_not_start_among_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        let message = RunDir::create(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("is not empty"), "{message}");
+    }
+
+    #[test]
+    fn a_folder_without_an_experiment_is_no_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = RunDir::open(folder.path()).unwrap_err().to_string();
+        assert!(message.ends_with("is not a run directory: it has no experiment.toml"));
+    }
+}

@@ -1,11 +1,14 @@
 //! What a data set is: examples by number.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use serde::Serialize;
 
 use crate::error::DataError;
 
 /// Height, width and channels of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct ImageShape {
     /// Rows.
     pub height: usize,
@@ -18,12 +21,19 @@ pub struct ImageShape {
 impl ImageShape {
     /// The number of values of one image.
     pub fn len(&self) -> usize {
-        self.height * self.width * self.channels
+        // Saturating: an absurd shape fails the comparison with real pixels.
+        self.height.saturating_mul(self.width).saturating_mul(self.channels)
     }
 
     /// Whether an image has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl fmt::Display for ImageShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.height, self.width, self.channels)
     }
 }
 

@@ -2,11 +2,45 @@
 //!
 //! A [`Dataset`] gives out examples as bytes; a loader turns them, augmented and
 //! normalised, into [`Batch`]es of `f32` in `[N, H, W, C]` order.
+//!
+//! ```
+//! use std::num::NonZeroUsize;
+//! use hwa_data::{Ahead, OpenOptions, TrainingBatches, open};
+//!
+//! let digits = open("digits", None, &OpenOptions::default())?;
+//! let batch = NonZeroUsize::new(64).unwrap();
+//! let (seed, replica, first_step) = (1, 0, 0);
+//! let train = digits.splits.train.clone();
+//! let batches =
+//!     TrainingBatches::new(train, digits.transform, batch, seed, replica, first_step)?;
+//! for batch in Ahead::spawn(batches, 2)?.take(3) {
+//!     assert_eq!(batch?.len(), 64);
+//! }
+//! # Ok::<(), hwa_data::DataError>(())
+//! ```
 
+mod ahead;
 mod batch;
 mod dataset;
 mod error;
+mod loader;
+mod memory;
+mod place;
+mod sources;
+mod split;
+mod subset;
+mod transform;
 
+pub use ahead::Ahead;
 pub use batch::Batch;
 pub use dataset::{Dataset, Example, ImageShape};
 pub use error::DataError;
+pub use loader::{EvaluationBatches, RecalibrationBatches, TrainingBatches, steps_per_epoch};
+pub use memory::InMemory;
+pub use place::cache_folder;
+pub use sources::{
+    CatalogueEntry, CheckReport, OpenOptions, Source, SplitReport, catalogue, check, open,
+};
+pub use split::Part;
+pub use subset::{Splits, Subset};
+pub use transform::{Augment, Channel, Normalise, Transform};

@@ -13,6 +13,7 @@
 //! Nothing here knows a network, a data set or a disk, so all of it can be
 //! tested by hand-computed traces.
 
+pub mod float;
 mod levels;
 mod mean;
 mod moments;

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Top-1 accuracy, from 0 to 1.
+    #[serde(with = "crate::float")]
     pub accuracy: f64,
     /// Mean cross entropy.
+    #[serde(with = "crate::float")]
     pub loss: f64,
 }
 

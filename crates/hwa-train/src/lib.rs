@@ -1,5 +1,37 @@
-//! The algorithm, over traits.
+//! Hierarchical weight averaging over any model.
+//!
+//! K replicas train in parallel; every H steps they are averaged and restart from
+//! the average (Algorithm 1); beside them a judge slides a window over the saved
+//! averages, re-estimates batch-norm statistics and chooses on validation data
+//! (Algorithm 2). The loop knows models only as [`Replica`]s, so all of it is
+//! tested in milliseconds on a toy.
 
+mod collective;
+mod error;
+mod event;
+mod final_pass;
+mod judge;
+mod leader;
+mod log;
+mod measure;
 mod replica;
+mod run;
+mod settings;
+mod state;
+mod trainer;
 
+pub use collective::{
+    Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
+    Verdict,
+};
+pub use error::TrainError;
+pub use event::{
+    BestOnTest, CycleEnded, CycleTime, Evaluation, Event, JudgeTime, Judged, Levels, ModelReport,
+    ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
+};
+pub use final_pass::SealedTest;
+pub use measure::evaluate;
 pub use replica::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
+pub use run::{BuildReplica, Outcome, Run};
+pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
+pub use state::Identity;

@@ -1,0 +1,425 @@
+//! What the models do together: average, and agree.
+//!
+//! The loop is written against [`Collective`]; threads implement it here, other
+//! transports elsewhere. Every implementation gives the same bits: members are
+//! summed in the order of their ranks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hwa_core::{InnerWeights, OuterWeights, Statistics, Weights, WeightsError, mean};
+
+use crate::event::ModelReport;
+
+/// Whether training goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Continue,
+    /// The averaged curve has stopped getting better.
+    Stop,
+}
+
+/// What a synchronization gives to every model.
+#[derive(Debug, Clone)]
+pub struct Synchronized {
+    /// The mean over the models.
+    pub outer: OuterWeights,
+    /// What each model reports of the cycle, in the order of the models.
+    pub reports: Vec<ModelReport>,
+    /// The complete models before they were averaged, where they were handed in.
+    pub models: Vec<Weights>,
+}
+
+/// What a model brings to a synchronization.
+#[derive(Debug, Clone)]
+pub struct Contribution {
+    /// Its inner weights.
+    pub inner: InnerWeights,
+    /// Its report; the distance is filled in by the synchronization.
+    pub report: ModelReport,
+    /// The complete model, if it is to be looked at later.
+    pub model: Option<Weights>,
+}
+
+/// The models' common operations, as one of them sees them.
+///
+/// Every model calls the same operations in the same order. When one of them
+/// fails, all that wait return [`CollectiveError::Aborted`]: nobody waits for ever.
+pub trait Collective {
+    /// This model's number, from 0.
+    fn rank(&self) -> usize;
+
+    /// The number of models.
+    fn size(&self) -> usize;
+
+    /// Averages inner weights into outer weights and exchanges reports. Each
+    /// report comes back with the distance of its model to the average.
+    fn synchronize(
+        &mut self,
+        contribution: Contribution,
+    ) -> Result<Arc<Synchronized>, CollectiveError>;
+
+    /// Averages other tensors, such as momentum.
+    fn average(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError>;
+
+    /// Stops if any model says so.
+    fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError>;
+
+    /// An error if another model has failed; cheap, for use between steps.
+    fn check(&self) -> Result<(), CollectiveError>;
+}
+
+/// Why a common operation did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectiveError {
+    /// Another model failed; its own error tells more.
+    #[error("another model failed")]
+    Aborted,
+    /// An interrupt came while not all models had arrived.
+    #[error("interrupted")]
+    Interrupted,
+    /// The models' weights do not match.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+/// A request to stop soon, set by Ctrl-C or a test.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Not requested yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requests it.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it was requested.
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// K threads of one process.
+#[derive(Debug, Clone)]
+pub struct ThreadGroup {
+    shared: Arc<Shared>,
+    interrupt: Interrupt,
+}
+
+#[derive(Debug)]
+struct Shared {
+    failed: AtomicBool,
+    /// Whether a thread has left for good: nobody can meet it any more.
+    left: AtomicBool,
+    tables: Mutex<Tables>,
+    wake: Condvar,
+    size: usize,
+}
+
+#[derive(Debug)]
+struct Tables {
+    synchronizations: Table<Contribution, Synchronized>,
+    averages: Table<Weights, Weights>,
+    verdicts: Table<Verdict, Verdict>,
+}
+
+/// Where K threads meet: each puts something down, the last one combines.
+#[derive(Debug)]
+struct Table<T, R> {
+    seats: Vec<Option<T>>,
+    round: u64,
+    outcome: Option<Result<Arc<R>, WeightsError>>,
+}
+
+impl<T, R> Table<T, R> {
+    fn new(size: usize) -> Self {
+        Self { seats: (0..size).map(|_| None).collect(), round: 0, outcome: None }
+    }
+}
+
+/// How often a waiting thread looks for an interrupt, which cannot wake it.
+const PATROL: Duration = Duration::from_millis(50);
+
+impl ThreadGroup {
+    /// A group of `size` threads that heeds `interrupt`.
+    pub fn new(size: usize, interrupt: Interrupt) -> Self {
+        let tables = Tables {
+            synchronizations: Table::new(size),
+            averages: Table::new(size),
+            verdicts: Table::new(size),
+        };
+        let shared = Shared {
+            failed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            tables: tables.into(),
+            wake: Condvar::new(),
+            size,
+        };
+        Self { shared: Arc::new(shared), interrupt }
+    }
+
+    /// The group as one of its threads sees it.
+    pub fn member(&self, rank: usize) -> ThreadMember {
+        ThreadMember { group: self.clone(), rank }
+    }
+
+    /// Ends every wait, now and later, with [`CollectiveError::Aborted`].
+    pub fn abort(&self) {
+        self.shared.failed.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        // Taken so that no thread is between its look at a flag and its wait.
+        drop(self.lock());
+        self.shared.wake.notify_all();
+    }
+
+    fn failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// A thread that panicked while it held the lock has failed anyway: what it
+    /// left is never used, because the group is aborted.
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meet<T, R>(
+        &self,
+        rank: usize,
+        item: T,
+        heeds_interrupt: bool,
+        table: impl Fn(&mut Tables) -> &mut Table<T, R>,
+        combine: impl FnOnce(Vec<T>) -> Result<R, WeightsError>,
+    ) -> Result<Arc<R>, CollectiveError> {
+        let mut tables = self.lock();
+        if self.failed() {
+            return Err(CollectiveError::Aborted);
+        }
+        let mine = table(&mut tables);
+        let round = mine.round;
+        mine.seats[rank] = Some(item);
+        if mine.seats.iter().all(Option::is_some) {
+            let items = mine.seats.iter_mut().filter_map(Option::take).collect();
+            mine.outcome = Some(combine(items).map(Arc::new));
+            mine.round += 1;
+            self.shared.wake.notify_all();
+        }
+        loop {
+            let mine = table(&mut tables);
+            if let (true, Some(outcome)) = (mine.round > round, &mine.outcome) {
+                return outcome.clone().map_err(CollectiveError::from);
+            }
+            if self.failed() {
+                return Err(CollectiveError::Aborted);
+            }
+            if heeds_interrupt && self.interrupt.is_requested() {
+                // Not everyone has come, and from now on not everyone will.
+                mine.seats[rank] = None;
+                return Err(CollectiveError::Interrupted);
+            }
+            if self.shared.left.load(Ordering::Acquire) {
+                return Err(CollectiveError::Aborted);
+            }
+            let waited = self.shared.wake.wait_timeout(tables, PATROL);
+            tables = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// One thread's view of its [`ThreadGroup`].
+#[derive(Debug)]
+pub struct ThreadMember {
+    group: ThreadGroup,
+    rank: usize,
+}
+
+impl Drop for ThreadMember {
+    fn drop(&mut self) {
+        self.group.shared.left.store(true, Ordering::Release);
+        self.group.wake_all();
+    }
+}
+
+impl Collective for ThreadMember {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.group.shared.size
+    }
+
+    fn synchronize(
+        &mut self,
+        contribution: Contribution,
+    ) -> Result<Arc<Synchronized>, CollectiveError> {
+        self.group.meet(
+            self.rank,
+            contribution,
+            true,
+            |t| &mut t.synchronizations,
+            |models| {
+                let inner: Vec<&InnerWeights> = models.iter().map(|m| &m.inner).collect();
+                let outer = OuterWeights::average(&inner)?;
+                let mut reports: Vec<ModelReport> =
+                    models.iter().map(|m| m.report.clone()).collect();
+                for (report, inner) in reports.iter_mut().zip(inner) {
+                    report.distance = distance(inner, &outer);
+                }
+                let models = models.into_iter().filter_map(|m| m.model).collect();
+                Ok(Synchronized { outer, reports, models })
+            },
+        )
+    }
+
+    fn average(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError> {
+        self.group.meet(
+            self.rank,
+            tensors,
+            false,
+            |t| &mut t.averages,
+            |members| mean(&members.iter().collect::<Vec<_>>(), Statistics::Average),
+        )
+    }
+
+    fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError> {
+        let agreed = self.group.meet(
+            self.rank,
+            verdict,
+            false,
+            |t| &mut t.verdicts,
+            |all| {
+                let stop = all.contains(&Verdict::Stop);
+                Ok(if stop { Verdict::Stop } else { Verdict::Continue })
+            },
+        )?;
+        Ok(*agreed)
+    }
+
+    fn check(&self) -> Result<(), CollectiveError> {
+        if self.group.failed() { Err(CollectiveError::Aborted) } else { Ok(()) }
+    }
+}
+
+/// The Euclidean distance between two sets of weights, over all `f32` tensors.
+fn distance(a: &Weights, b: &Weights) -> f64 {
+    let squares = a.iter().map(|(name, tensor)| {
+        let other = b.get(name).and_then(|t| t.as_f32()).unwrap_or_default();
+        let mine = tensor.as_f32().unwrap_or_default();
+        mine.iter().zip(other).map(|(x, y)| (f64::from(*x) - f64::from(*y)).powi(2)).sum::<f64>()
+    });
+    squares.sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use hwa_core::Tensor;
+
+    use super::*;
+
+    fn contribution(x: f32) -> Contribution {
+        let mut weights = Weights::new();
+        weights.insert("w", Tensor::parameter(vec![1], vec![x]).unwrap()).unwrap();
+        let inner = InnerWeights::new(weights);
+        Contribution { inner, report: ModelReport::default(), model: None }
+    }
+
+    fn value(weights: &Weights) -> f32 {
+        weights.get("w").unwrap().as_f32().unwrap()[0]
+    }
+
+    /// Runs `work` in every thread of a group and returns the results by rank.
+    fn together<T: Send>(group: &ThreadGroup, work: impl Fn(ThreadMember) -> T + Sync) -> Vec<T> {
+        thread::scope(|scope| {
+            let size = group.shared.size;
+            let threads: Vec<_> = (0..size)
+                .map(|rank| {
+                    scope.spawn({
+                        let work = &work;
+                        move || work(group.member(rank))
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn everyone_gets_the_mean_and_the_distances_every_time() {
+        let group = ThreadGroup::new(3, Interrupt::new());
+        let results = together(&group, |mut member| {
+            let start = member.rank() as f32;
+            (0..100)
+                .map(|round| {
+                    let synced = member.synchronize(contribution(start + round as f32)).unwrap();
+                    let distances = synced.reports.iter().map(|r| r.distance).collect::<Vec<_>>();
+                    assert_eq!(distances, [1.0, 0.0, 1.0]);
+                    value(&synced.outer)
+                })
+                .collect::<Vec<_>>()
+        });
+        let expected: Vec<f32> = (0..100).map(|round| round as f32 + 1.0).collect();
+        assert!(results.iter().all(|r| *r == expected));
+    }
+
+    #[test]
+    fn one_stop_stops_all() {
+        let group = ThreadGroup::new(2, Interrupt::new());
+        let verdicts = together(&group, |mut member| {
+            let mine = if member.rank() == 0 { Verdict::Stop } else { Verdict::Continue };
+            member.agree(mine).unwrap()
+        });
+        assert_eq!(verdicts, [Verdict::Stop; 2]);
+    }
+
+    #[test]
+    fn a_failure_wakes_those_who_wait() {
+        let group = ThreadGroup::new(2, Interrupt::new());
+        let results = together(&group, |mut member| {
+            if member.rank() == 1 {
+                thread::sleep(Duration::from_millis(20));
+                member.group.abort();
+                return true;
+            }
+            let waited = member.synchronize(contribution(0.0));
+            matches!(waited, Err(CollectiveError::Aborted))
+        });
+        assert_eq!(results, [true, true]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_has_left() {
+        let group = ThreadGroup::new(2, Interrupt::new());
+        let results = together(&group, |mut member| {
+            member.rank() == 1 // leaves at once
+                || matches!(member.agree(Verdict::Continue), Err(CollectiveError::Aborted))
+        });
+        assert_eq!(results, [true, true]);
+    }
+
+    #[test]
+    fn an_interrupt_frees_those_who_wait_for_an_average() {
+        let interrupt = Interrupt::new();
+        let group = ThreadGroup::new(2, interrupt.clone());
+        let results = together(&group, |mut member| {
+            if member.rank() == 1 {
+                interrupt.request(); // and never arrives
+                return true;
+            }
+            let waited = member.synchronize(contribution(0.0));
+            matches!(waited, Err(CollectiveError::Interrupted))
+        });
+        assert_eq!(results, [true, true]);
+    }
+}

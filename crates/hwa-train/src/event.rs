@@ -1,0 +1,277 @@
+//! What happens in a run, for whoever watches it and for `events.jsonl`.
+//!
+//! Libraries never print: they emit events. Whatever depends on the clock is
+//! under the key `time`, so that two runs can be compared without it.
+
+use std::sync::{Mutex, PoisonError};
+
+use hwa_core::{Choice, WindowSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::replica::{Recalibration, Tally};
+
+/// Hears what happens.
+pub trait Observer: Send {
+    /// Called for each event, from whichever thread it happens in.
+    fn observe(&mut self, event: &Event);
+}
+
+/// Tells an observer, whatever became of the thread that told it last.
+pub(crate) fn announce(observer: &Mutex<dyn Observer>, event: &Event) {
+    observer.lock().unwrap_or_else(PoisonError::into_inner).observe(event);
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A run began.
+    Started(Started),
+    /// A run goes on from a saved state. Shown, not recorded: a resumed run
+    /// records what the uninterrupted one would.
+    Resumed {
+        /// The steps that each model has done.
+        steps: Vec<u64>,
+    },
+    /// A model made a step. Shown, not recorded.
+    Stepped(Stepped),
+    /// The models were averaged.
+    CycleEnded(CycleEnded),
+    /// The judge has looked at a cycle.
+    Judged(Box<Judged>),
+    /// The averaged curve had stopped getting better.
+    StoppedEarly {
+        /// The last cycle.
+        cycle: usize,
+    },
+    /// The run was interrupted and can be resumed. Shown, not recorded.
+    Interrupted {
+        /// The steps that each model has done.
+        steps: Vec<u64>,
+    },
+    /// The final pass is over.
+    Finished(Box<Summary>),
+}
+
+/// A run's beginning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// Models trained in parallel.
+    pub num_models: usize,
+    /// Steps of each.
+    pub max_steps: u64,
+    /// Steps between synchronizations.
+    pub sync_period: u64,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// Cycles.
+    pub num_cycles: usize,
+    /// The windows tried.
+    pub windows: Vec<WindowSpec>,
+    /// Parameters of one model.
+    pub parameters: usize,
+    /// Training, validation and test images.
+    pub images: [usize; 3],
+    /// Bytes that the kept outer weights will take.
+    pub checkpoint_bytes: u64,
+}
+
+/// A model's step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stepped {
+    /// The model.
+    pub replica: usize,
+    /// Its steps so far.
+    pub step: u64,
+    /// The batch's loss before the step.
+    #[serde(with = "hwa_core::float")]
+    pub loss: f64,
+    /// The step's rate.
+    pub rate: f64,
+    /// The batch's images.
+    pub images: usize,
+}
+
+/// The end of a cycle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CycleEnded {
+    /// The cycle, from 1.
+    pub cycle: usize,
+    /// Steps of each model so far.
+    pub step: u64,
+    /// The rate of the cycle's last step.
+    pub rate: f64,
+    /// What each model reports.
+    pub models: Vec<ModelReport>,
+    /// What depends on the clock.
+    pub time: CycleTime,
+}
+
+/// What a model reports of a cycle.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelReport {
+    /// Mean training loss over the cycle's steps.
+    #[serde(with = "hwa_core::float")]
+    pub loss: f64,
+    /// The loss of its first step: that of the outer weights.
+    #[serde(with = "hwa_core::float")]
+    pub first_loss: f64,
+    /// The loss of its last step.
+    #[serde(with = "hwa_core::float")]
+    pub last_loss: f64,
+    /// Euclidean distance of the inner weights to their average.
+    #[serde(with = "hwa_core::float")]
+    pub distance: f64,
+    /// What depends on the clock.
+    pub time: ModelTime,
+}
+
+/// Where a model's time went in a cycle.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelTime {
+    /// Seconds in steps.
+    pub steps: f64,
+    /// Seconds waiting for data.
+    pub data: f64,
+    /// Images trained on per second of the two.
+    pub images_per_second: f64,
+}
+
+/// When a cycle ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CycleTime {
+    /// Seconds of training since the run began, earlier sessions included.
+    pub elapsed: f64,
+    /// Seconds in the synchronization, waiting for other models included.
+    pub synchronization: f64,
+}
+
+/// What the judge says of a cycle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The cycle.
+    pub cycle: usize,
+    /// The inner weights of each model, with their own statistics, if requested.
+    pub inner: Vec<Evaluation>,
+    /// The outer weights.
+    pub outer: Evaluation,
+    /// The HWA weights of each window that has members.
+    pub hwa: Vec<WindowEvaluation>,
+    /// The best so far, on validation.
+    pub chosen: Option<Choice>,
+    /// What depends on the clock.
+    pub time: JudgeTime,
+}
+
+/// What judging took.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct JudgeTime {
+    /// Seconds of the judge for this cycle.
+    pub seconds: f64,
+}
+
+/// Some weights on some data.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Top-1 accuracy in percent.
+    pub top1: f64,
+    /// Top-5 accuracy in percent.
+    pub top5: f64,
+    /// Mean cross entropy.
+    #[serde(with = "hwa_core::float")]
+    pub loss: f64,
+    /// Images evaluated.
+    pub images: u64,
+    /// How the batch-norm statistics were re-estimated, if they were.
+    pub recalibration: Option<Recalibration>,
+}
+
+impl Evaluation {
+    /// Percentages and means of a tally.
+    pub fn new(tally: &Tally, recalibration: Option<Recalibration>) -> Self {
+        let images = tally.images.max(1) as f64;
+        Self {
+            top1: 100.0 * tally.top1 as f64 / images,
+            top5: 100.0 * tally.top5 as f64 / images,
+            loss: tally.loss / images,
+            images: tally.images,
+            recalibration,
+        }
+    }
+}
+
+/// HWA weights of one window on some data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowEvaluation {
+    /// Which of the plan's windows.
+    pub window: usize,
+    /// Its length in cycles; `None` for all since its first cycle.
+    pub length: Option<usize>,
+    /// How many outer weights it held.
+    pub members: usize,
+    /// How good their mean is.
+    pub evaluation: Evaluation,
+}
+
+/// The final figures of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The last cycle.
+    pub last_cycle: usize,
+    /// What validation chose.
+    pub chosen: Option<Choice>,
+    /// The length of the chosen window, if it has one.
+    pub chosen_length: Option<usize>,
+    /// The figures on validation.
+    pub validation: Levels,
+    /// The figures on test, read once, after the choice.
+    pub test: Levels,
+    /// The best cycle on test, the paper's way, if a test curve was asked for.
+    pub best_on_test: Option<BestOnTest>,
+    /// What depends on the clock.
+    pub time: SummaryTime,
+}
+
+/// The three levels on one split; what a method does not have is `None`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Levels {
+    /// Each model's inner weights at the end of the last cycle, before its
+    /// synchronization, with their own running statistics.
+    pub inner: Vec<Evaluation>,
+    /// The outer weights of the last cycle.
+    pub outer: Option<Evaluation>,
+    /// The offline average of the chosen cycle.
+    pub hwa: Option<Evaluation>,
+    /// The chosen weights, of whichever level the method's result is.
+    pub chosen: Option<Evaluation>,
+}
+
+impl Levels {
+    /// Mean top-1 over the models' inner weights, in percent.
+    pub fn inner_top1(&self) -> Option<f64> {
+        let count = self.inner.len() as f64;
+        (count > 0.0).then(|| self.inner.iter().map(|e| e.top1).sum::<f64>() / count)
+    }
+}
+
+/// The best cycle on test: not a choice, only the paper's figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BestOnTest {
+    /// The cycle.
+    pub cycle: usize,
+    /// The window.
+    pub window: Option<usize>,
+    /// The figures.
+    pub evaluation: Evaluation,
+    /// Cycle, window and top-1 of every point.
+    pub curve: Vec<(usize, Option<usize>, f64)>,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SummaryTime {
+    /// Seconds of training, earlier sessions included.
+    pub seconds: f64,
+    /// Seconds of the judge, beside training, in this session.
+    pub judge: f64,
+}

@@ -1,0 +1,154 @@
+//! The final pass: the only place where the test split is read.
+//!
+//! It comes after the choice, and it needs the choice: a [`SealedTest`] opens
+//! only for a [`FinalChoice`], and only the end of training makes one.
+
+use std::path::Path;
+
+use hwa_core::{SlideWindow, Weights};
+use hwa_data::Subset;
+use hwa_store::{CheckpointStore, read_tensors};
+
+use crate::error::TrainError;
+use crate::event::{BestOnTest, Evaluation, Levels, Summary, SummaryTime};
+use crate::judge::JudgeState;
+use crate::leader::{Closing, LastCycle};
+use crate::measure::Bench;
+use crate::replica::Replica;
+
+/// The test split, which nothing can read before the choice is fixed.
+#[derive(Clone)]
+pub struct SealedTest(Subset);
+
+impl SealedTest {
+    /// Seals a split.
+    pub fn new(test: Subset) -> Self {
+        Self(test)
+    }
+
+    /// How many images it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn open(&self, _choice: &FinalChoice) -> &Subset {
+        &self.0
+    }
+}
+
+/// Proof that validation has chosen and will not choose again.
+struct FinalChoice(JudgeState);
+
+/// What the final pass works with.
+pub(crate) struct FinalPass<'a> {
+    pub(crate) bench: Bench<'a>,
+    pub(crate) replica: Box<dyn Replica>,
+    pub(crate) validation: &'a Subset,
+    pub(crate) test: &'a SealedTest,
+    pub(crate) best: &'a Path,
+    pub(crate) checkpoints: &'a CheckpointStore,
+}
+
+impl FinalPass<'_> {
+    /// Measures the last inner and outer weights and the chosen ones, on
+    /// validation and on test.
+    pub(crate) fn run(mut self, closing: &Closing) -> Result<Summary, TrainError> {
+        let choice = FinalChoice(closing.judge.clone());
+        let validation = self.validation.clone();
+        let test = self.test.open(&choice).clone();
+        let chosen = choice.0.selection.best().copied();
+        let mut on_validation = Levels::default();
+        let mut on_test = Levels::default();
+        if let Some(last) = &closing.last {
+            self.last_cycle(last, [(&validation, &mut on_validation), (&test, &mut on_test)])?;
+        }
+        if let Some(chosen) = chosen {
+            let (best, _) = read_tensors(self.best)?;
+            for (split, levels) in [(&validation, &mut on_validation), (&test, &mut on_test)] {
+                let evaluation = self.complete(&best, split)?;
+                levels.chosen = Some(evaluation);
+                levels.hwa = chosen.window.map(|_| evaluation);
+            }
+        }
+        let windows = &self.bench.settings.plan.windows;
+        let length = chosen.and_then(|c| windows.get(c.window?)?.length).map(|l| l.get());
+        Ok(Summary {
+            last_cycle: closing.last.as_ref().map_or(0, |last| last.cycle),
+            chosen,
+            chosen_length: length,
+            validation: on_validation,
+            test: on_test,
+            best_on_test: match self.bench.settings.evaluate.test_curve {
+                true => self.test_curve(&test)?,
+                false => None,
+            },
+            time: SummaryTime { seconds: closing.seconds, judge: closing.judge_seconds },
+        })
+    }
+
+    fn last_cycle(
+        &mut self,
+        last: &LastCycle,
+        splits: [(&Subset, &mut Levels); 2],
+    ) -> Result<(), TrainError> {
+        let averaged = self.bench.settings.plan.num_models.get() > 1;
+        for (split, levels) in splits {
+            for model in &last.inner {
+                levels.inner.push(self.complete(model, split)?);
+            }
+            if averaged {
+                levels.outer = Some(self.averaged(&last.outer, split)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A model that has its statistics.
+    fn complete(&mut self, model: &Weights, split: &Subset) -> Result<Evaluation, TrainError> {
+        let replica = self.replica.as_mut();
+        self.bench.evaluate_model(replica, model, split).map_err(TrainError::Final)
+    }
+
+    /// Averaged weights, whose statistics have to be re-estimated.
+    fn averaged(&mut self, weights: &Weights, split: &Subset) -> Result<Evaluation, TrainError> {
+        let replica = self.replica.as_mut();
+        let measure = |bench: &Bench, replica: &mut dyn Replica| {
+            let recalibration = bench.prepare(replica, weights)?;
+            bench.evaluate(replica, split, Some(recalibration))
+        };
+        measure(&self.bench, replica).map_err(TrainError::Final)
+    }
+
+    /// The paper's way: every stored cycle on test, and the best of them.
+    fn test_curve(&mut self, test: &Subset) -> Result<Option<BestOnTest>, TrainError> {
+        let mut windows: Vec<SlideWindow> =
+            self.bench.settings.plan.windows.iter().copied().map(SlideWindow::new).collect();
+        let mut curve = Vec::new();
+        let mut best: Option<(usize, Option<usize>, Evaluation)> = None;
+        for cycle in self.checkpoints.outer_cycles()? {
+            let outer = self.checkpoints.load_outer(cycle)?;
+            let mut points = Vec::new();
+            if windows.is_empty() {
+                points.push((None, self.averaged(&outer, test)?));
+            }
+            for (index, window) in windows.iter_mut().enumerate() {
+                window.push(cycle, outer.clone());
+                if let Some(mean) = window.mean()? {
+                    points.push((Some(index), self.averaged(&mean, test)?));
+                }
+            }
+            for (window, evaluation) in points {
+                curve.push((cycle, window, evaluation.top1));
+                if best.as_ref().is_none_or(|(_, _, b)| evaluation.top1 > b.top1) {
+                    best = Some((cycle, window, evaluation));
+                }
+            }
+        }
+        Ok(best.map(|(cycle, window, evaluation)| BestOnTest { cycle, window, evaluation, curve }))
+    }
+}

@@ -1,0 +1,295 @@
+//! The judge: window, statistics, evaluation and choice, beside training.
+//!
+//! It works in its own thread, on a replica of its own. The verdict on cycle e is
+//! asked for at the end of cycle e+1, always, waiting if it must: the outcome of a
+//! run does not depend on how fast the judge is. What is still out when a state
+//! is saved is part of that state, and is judged again after a resume.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use hwa_core::{Choice, Cycle, OuterWeights, Score, Selection, SlideWindow, Weights};
+use hwa_data::Subset;
+use hwa_store::{Metadata, write_tensors};
+use serde::{Deserialize, Serialize};
+
+use crate::collective::{CollectiveError, Verdict};
+use crate::error::TrainError;
+use crate::event::{Evaluation, Event, JudgeTime, Judged, Observer, WindowEvaluation, announce};
+use crate::measure::Bench;
+use crate::replica::{Replica, ReplicaError};
+use crate::settings::{Every, JUDGE_SHARE, Settings};
+
+/// What the judge remembers between cycles, apart from the window's members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct JudgeState {
+    pub(crate) selection: Selection,
+    /// The next cycle to look at.
+    pub(crate) next_due: usize,
+}
+
+impl JudgeState {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let next_due = match settings.evaluate.every {
+            Every::Auto => 1,
+            Every::Cycles(n) => n.get(),
+        };
+        Self { selection: Selection::new(settings.patience), next_due }
+    }
+}
+
+/// A cycle to be judged.
+pub(crate) struct Case {
+    pub(crate) cycle: Cycle,
+    pub(crate) outer: OuterWeights,
+    /// The models before the synchronization, if inner weights are judged.
+    pub(crate) inner: Vec<Weights>,
+}
+
+/// What the judge answers.
+pub(crate) struct Answer {
+    pub(crate) judged: Option<Judged>,
+    pub(crate) verdict: Verdict,
+    pub(crate) state: JudgeState,
+    pub(crate) seconds: f64,
+}
+
+/// The judge as the leading model sees it: at most one case is out.
+pub(crate) struct JudgeDesk<'a> {
+    cases: SyncSender<Case>,
+    answers: Receiver<Result<Answer, TrainError>>,
+    out: Option<usize>,
+    dismissed: &'a AtomicBool,
+}
+
+impl JudgeDesk<'_> {
+    /// The cycle whose verdict is still out.
+    pub(crate) fn pending(&self) -> Option<usize> {
+        self.out
+    }
+
+    /// Hands in a case; nothing may be out.
+    pub(crate) fn hand_in(&mut self, case: Case) {
+        let cycle = case.cycle.number;
+        // If the judge is gone, the next wait for its answer says so.
+        let _ = self.cases.send(case);
+        self.out = Some(cycle);
+    }
+
+    /// Waits for the answer that is out, if one is.
+    pub(crate) fn wait(
+        &mut self,
+        check: impl Fn() -> Result<(), TrainError>,
+    ) -> Result<Option<Answer>, TrainError> {
+        if self.out.is_none() {
+            return Ok(None);
+        }
+        loop {
+            match self.answers.recv_timeout(Duration::from_millis(50)) {
+                Ok(answer) => {
+                    self.out = None;
+                    return answer.map(Some);
+                }
+                Err(RecvTimeoutError::Timeout) => check()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let (who, message) = ("the judge".to_owned(), "it left".to_owned());
+                    return Err(TrainError::Panicked { who, message });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for JudgeDesk<'_> {
+    /// Nobody waits for the answer any more: let the judge go at once.
+    fn drop(&mut self) {
+        self.dismissed.store(true, Ordering::Release);
+    }
+}
+
+/// The judge's side of the desk.
+pub(crate) struct JudgeSeat {
+    cases: Receiver<Case>,
+    answers: SyncSender<Result<Answer, TrainError>>,
+}
+
+/// A desk between the leading model and the judge.
+pub(crate) fn desk(dismissed: &AtomicBool) -> (JudgeDesk<'_>, JudgeSeat) {
+    let (cases, inbox) = sync_channel(1);
+    let (outbox, answers) = sync_channel(1);
+    let desk = JudgeDesk { cases, answers, out: None, dismissed };
+    (desk, JudgeSeat { cases: inbox, answers: outbox })
+}
+
+impl JudgeSeat {
+    /// Does the judge's work; its failure is its last answer.
+    pub(crate) fn serve(self, work: impl FnOnce(Self) -> Result<(), TrainError>) {
+        let answers = self.answers.clone();
+        if let Err(error) = work(self) {
+            let _ = answers.send(Err(error));
+        }
+    }
+
+    /// Judges case after case until nobody asks any more.
+    pub(crate) fn judge_all(self, mut judge: Judge<'_>) -> Result<(), TrainError> {
+        while let Ok(case) = self.cases.recv() {
+            let answer = judge.judge(&case)?;
+            if self.answers.send(Ok(answer)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Window, statistics, evaluation and choice.
+pub(crate) struct Judge<'a> {
+    pub(crate) bench: Bench<'a>,
+    pub(crate) validation: &'a Subset,
+    pub(crate) replica: Box<dyn Replica>,
+    pub(crate) windows: Vec<SlideWindow>,
+    pub(crate) state: JudgeState,
+    pub(crate) best_path: std::path::PathBuf,
+    pub(crate) observer: &'a Mutex<dyn Observer>,
+}
+
+impl Judge<'_> {
+    /// Lets outer weights into the windows.
+    pub(crate) fn push(&mut self, cycle: usize, outer: &OuterWeights) {
+        for window in &mut self.windows {
+            window.push(cycle, outer.clone());
+        }
+    }
+
+    fn judge(&mut self, case: &Case) -> Result<Answer, TrainError> {
+        let began = Instant::now();
+        let cycle = case.cycle.number;
+        self.push(cycle, &case.outer);
+        let last = cycle == self.bench.settings.plan.num_cycles();
+        let mut judged = None;
+        if last || cycle >= self.state.next_due {
+            let mut result = self.look_at(case)?;
+            if (self.bench.cancelled)() {
+                return Err(CollectiveError::Aborted.into());
+            }
+            result.time = JudgeTime { seconds: began.elapsed().as_secs_f64() };
+            announce(self.observer, &Event::Judged(Box::new(result.clone())));
+            judged = Some(result);
+        }
+        let stop = self.state.selection.should_stop(cycle);
+        Ok(Answer {
+            judged,
+            verdict: if stop { Verdict::Stop } else { Verdict::Continue },
+            state: self.state.clone(),
+            seconds: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn look_at(&mut self, case: &Case) -> Result<Judged, TrainError> {
+        let cycle = case.cycle.number;
+        let failed = |source| TrainError::Judge { cycle, source };
+        let mut work = 0;
+        let mut inner = Vec::new();
+        for model in &case.inner {
+            let replica = self.replica.as_mut();
+            let evaluation =
+                self.bench.evaluate_model(replica, model, self.validation).map_err(failed)?;
+            work += evaluation.images;
+            inner.push(evaluation);
+        }
+        let outer = self.measure(&case.outer).map_err(failed)?;
+        work += passes(&outer);
+        if self.windows.is_empty() {
+            self.consider(cycle, None, &outer)?;
+        }
+        let mut hwa = Vec::new();
+        // Windows that hold the same cycles have the same mean: measured once.
+        let mut loaded = vec![cycle];
+        let mut measured = HashMap::from([(loaded.clone(), outer)]);
+        for index in 0..self.windows.len() {
+            let cycles: Vec<usize> = self.windows[index].cycles().collect();
+            let Some(mean) = self.windows[index].mean()? else { continue };
+            let evaluation = match measured.get(&cycles) {
+                Some(evaluation) => *evaluation,
+                None => {
+                    let evaluation = self.measure(&mean).map_err(failed)?;
+                    work += passes(&evaluation);
+                    loaded.clone_from(&cycles);
+                    measured.insert(cycles.clone(), evaluation);
+                    evaluation
+                }
+            };
+            if self.is_better(&evaluation) {
+                if loaded != cycles {
+                    self.bench.prepare(self.replica.as_mut(), &mean).map_err(failed)?;
+                    loaded.clone_from(&cycles);
+                }
+                self.consider(cycle, Some(index), &evaluation)?;
+            }
+            let length = self.windows[index].spec().length.map(|l| l.get());
+            hwa.push(WindowEvaluation { window: index, length, members: cycles.len(), evaluation });
+        }
+        self.state.next_due = self.next_due(&case.cycle, work);
+        let chosen = self.state.selection.best().copied();
+        Ok(Judged { cycle, inner, outer, hwa, chosen, time: JudgeTime::default() })
+    }
+
+    fn measure(&mut self, weights: &Weights) -> Result<Evaluation, ReplicaError> {
+        let replica = self.replica.as_mut();
+        let recalibration = self.bench.prepare(replica, weights)?;
+        self.bench.evaluate(replica, self.validation, Some(recalibration))
+    }
+
+    fn is_better(&self, evaluation: &Evaluation) -> bool {
+        let score = score(evaluation);
+        self.state.selection.best().is_none_or(|best| score.beats(&best.score))
+    }
+
+    /// Considers what the replica holds now, and saves it if it is the best so far.
+    fn consider(
+        &mut self,
+        cycle: usize,
+        window: Option<usize>,
+        evaluation: &Evaluation,
+    ) -> Result<(), TrainError> {
+        let choice = Choice { cycle, window, score: score(evaluation) };
+        if (self.bench.cancelled)() || !self.state.selection.consider(choice) {
+            return Ok(());
+        }
+        let state = self.replica.state().map_err(|source| TrainError::Judge { cycle, source })?;
+        let members: Option<Vec<usize>> = window.map(|w| self.windows[w].cycles().collect());
+        let metadata = Metadata::from([
+            ("cycle".to_owned(), cycle.into()),
+            ("kind".to_owned(), if window.is_some() { "hwa" } else { "outer" }.into()),
+            ("members".to_owned(), members.into()),
+            ("statistics".to_owned(), "re-estimated".into()),
+        ]);
+        Ok(write_tensors(&self.best_path, &state.weights, &metadata)?)
+    }
+
+    /// When to look again. Work is counted in images that pass forward; a training
+    /// step costs three of them for each image.
+    fn next_due(&self, cycle: &Cycle, work: u64) -> usize {
+        let settings = self.bench.settings;
+        match settings.evaluate.every {
+            Every::Cycles(n) => (cycle.number / n.get() + 1) * n.get(),
+            Every::Auto => {
+                let images = settings.plan.num_models.get() * settings.batch.get();
+                let training = 3 * images as u64 * settings.plan.sync_period.get();
+                let pause = work as f64 / (JUDGE_SHARE * training as f64);
+                cycle.number + (pause.ceil() as usize).max(1)
+            }
+        }
+    }
+}
+
+fn passes(evaluation: &Evaluation) -> u64 {
+    evaluation.images + evaluation.recalibration.map_or(0, |r| r.images)
+}
+
+fn score(evaluation: &Evaluation) -> Score {
+    Score { accuracy: evaluation.top1 / 100.0, loss: evaluation.loss }
+}

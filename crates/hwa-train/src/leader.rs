@@ -1,0 +1,162 @@
+//! What the first model does for all: store, log, and talk to the judge.
+
+use std::time::Instant;
+
+use hwa_core::{Cycle, OuterWeights, Weights};
+use hwa_store::CheckpointStore;
+
+use crate::collective::{Synchronized, Verdict};
+use crate::error::TrainError;
+use crate::event::{CycleEnded, CycleTime, Event, announce};
+use crate::judge::{Answer, Case, JudgeDesk, JudgeState};
+use crate::log::EventLog;
+use crate::state::Lead;
+use crate::trainer::Session;
+
+/// The first model's additional duties.
+pub(crate) struct Leader<'a> {
+    session: &'a Session<'a>,
+    checkpoints: CheckpointStore,
+    log: EventLog,
+    desk: JudgeDesk<'a>,
+    judge: JudgeState,
+    /// Seconds of training before this session.
+    earlier: f64,
+    began: Instant,
+    judge_seconds: f64,
+    last: Option<LastCycle>,
+}
+
+/// What is known when training is over.
+pub(crate) struct Closing {
+    pub(crate) log: EventLog,
+    pub(crate) judge: JudgeState,
+    pub(crate) last: Option<LastCycle>,
+    pub(crate) seconds: f64,
+    pub(crate) judge_seconds: f64,
+}
+
+/// The models and their average at the end of the last cycle.
+pub(crate) struct LastCycle {
+    pub(crate) cycle: usize,
+    pub(crate) outer: OuterWeights,
+    pub(crate) inner: Vec<Weights>,
+}
+
+impl<'a> Leader<'a> {
+    /// Takes up the duties, at the beginning or where `lead` left them.
+    pub(crate) fn new(
+        session: &'a Session<'a>,
+        log: EventLog,
+        desk: JudgeDesk<'a>,
+        lead: &Lead,
+    ) -> Result<Self, TrainError> {
+        let mut leader = Self {
+            session,
+            checkpoints: session.checkpoints.clone(),
+            log,
+            desk,
+            judge: lead.judge.clone(),
+            earlier: lead.elapsed,
+            began: Instant::now(),
+            judge_seconds: 0.0,
+            last: None,
+        };
+        if let Some(number) = lead.pending {
+            leader.hand_in_again(number)?;
+        }
+        Ok(leader)
+    }
+
+    /// A verdict that was still out when the state was saved is asked for again.
+    fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
+        let cycle = self.session.settings.plan.cycles().nth(number.saturating_sub(1));
+        let Some(cycle) = cycle else { return Ok(()) };
+        let outer = self.checkpoints.load_outer(number)?;
+        let inner = match self.session.settings.evaluate.inner {
+            true => self.session.states.load_pending(number)?,
+            false => Vec::new(),
+        };
+        self.desk.hand_in(Case { cycle, outer, inner });
+        Ok(())
+    }
+
+    /// Stores and logs a cycle, hands it to the judge, and returns the verdict on
+    /// the cycle before.
+    pub(crate) fn consider(
+        &mut self,
+        cycle: &Cycle,
+        synchronized: &Synchronized,
+        seconds: f64,
+        check: impl Fn() -> Result<(), TrainError>,
+    ) -> Result<Verdict, TrainError> {
+        let settings = self.session.settings;
+        let outer = &synchronized.outer;
+        self.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
+        if settings.evaluate.inner {
+            self.session.states.save_pending(cycle.number, &synchronized.models)?;
+        }
+        let ended = Event::CycleEnded(CycleEnded {
+            cycle: cycle.number,
+            step: cycle.end,
+            rate: settings.plan.schedule.rate(cycle.end - 1),
+            models: synchronized.reports.clone(),
+            time: CycleTime { elapsed: self.elapsed(), synchronization: seconds },
+        });
+        self.log.record(&ended)?;
+        announce(self.session.observer, &ended);
+
+        let answer = self.desk.wait(check)?;
+        let verdict = self.hear(answer)?;
+        let inner = if settings.evaluate.inner { synchronized.models.clone() } else { Vec::new() };
+        self.desk.hand_in(Case { cycle: *cycle, outer: outer.clone(), inner });
+        self.last = Some(LastCycle {
+            cycle: cycle.number,
+            outer: outer.clone(),
+            inner: synchronized.models.clone(),
+        });
+        Ok(verdict)
+    }
+
+    fn hear(&mut self, answer: Option<Answer>) -> Result<Verdict, TrainError> {
+        let Some(answer) = answer else { return Ok(Verdict::Continue) };
+        if let Some(judged) = answer.judged {
+            self.log.record(&Event::Judged(Box::new(judged)))?;
+        }
+        self.judge = answer.state;
+        self.judge_seconds += answer.seconds;
+        Ok(answer.verdict)
+    }
+
+    /// The run's part of a state.
+    pub(crate) fn snapshot(&self) -> Lead {
+        Lead {
+            events_bytes: self.log.bytes(),
+            judge: self.judge.clone(),
+            pending: self.desk.pending(),
+            elapsed: self.elapsed(),
+        }
+    }
+
+    /// Waits for the verdict on the last cycle.
+    pub(crate) fn close(
+        mut self,
+        check: impl Fn() -> Result<(), TrainError>,
+    ) -> Result<Closing, TrainError> {
+        let answer = self.desk.wait(check)?;
+        self.hear(answer)?;
+        let last = self.last.as_ref().map_or(0, |last| last.cycle);
+        if last < self.session.settings.plan.num_cycles() {
+            let event = Event::StoppedEarly { cycle: last };
+            self.log.record(&event)?;
+            announce(self.session.observer, &event);
+        }
+        let seconds = self.elapsed();
+        let Self { log, judge, last, judge_seconds, .. } = self;
+        Ok(Closing { log, judge, last, seconds, judge_seconds })
+    }
+
+    fn elapsed(&self) -> f64 {
+        self.earlier + self.began.elapsed().as_secs_f64()
+    }
+}

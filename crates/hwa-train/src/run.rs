@@ -1,0 +1,328 @@
+//! A run: K models and a judge in threads, from the beginning or a saved state.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+
+use hwa_core::SlideWindow;
+use hwa_data::{Subset, Transform, steps_per_epoch};
+use hwa_store::{RunDir, StoreError, write_atomically};
+
+use crate::collective::{Interrupt, ThreadGroup};
+use crate::error::TrainError;
+use crate::event::{Event, Observer, Started, Summary, announce};
+use crate::final_pass::{FinalPass, SealedTest};
+use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
+use crate::leader::{Closing, Leader};
+use crate::log::EventLog;
+use crate::measure::Bench;
+use crate::replica::{Replica, ReplicaError};
+use crate::settings::{Init, Settings};
+use crate::state::{Identity, Lead, Manifest, StateStore};
+use crate::trainer::{Ending, Session, Trainer};
+
+/// Builds a replica in the thread that calls it, with the initial weights of the
+/// given model number. Replicas are built, never cloned.
+pub type BuildReplica<'a> = dyn Fn(u32) -> Result<Box<dyn Replica>, ReplicaError> + Sync + 'a;
+
+/// Everything a run needs.
+pub struct Run<'a> {
+    /// What to do.
+    pub settings: &'a Settings,
+    /// Training images.
+    pub train: Subset,
+    /// Validation images: they choose.
+    pub validation: Subset,
+    /// Test images: read in the final pass.
+    pub test: SealedTest,
+    /// From bytes to floats.
+    pub transform: Transform,
+    /// The models.
+    pub build: &'a BuildReplica<'a>,
+    /// Where everything is kept. A state in it is gone on from.
+    pub dir: &'a RunDir,
+    /// What makes a saved state this run's own.
+    pub identity: Identity,
+    /// Threads for the arithmetic of one model.
+    pub threads_per_model: usize,
+    /// Who watches.
+    pub observer: &'a Mutex<dyn Observer>,
+    /// Who may interrupt.
+    pub interrupt: Interrupt,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// With these figures.
+    Finished(Box<Summary>),
+    /// By an interrupt, after so many steps of each model; it can be resumed.
+    Interrupted {
+        /// Steps by model.
+        steps: Vec<u64>,
+    },
+}
+
+impl Run<'_> {
+    /// Trains to the end, to an interrupt, or to an error.
+    pub fn train(&self) -> Result<Outcome, TrainError> {
+        let checkpoints = self.dir.checkpoints();
+        let identity = self.identity.clone();
+        let mut states =
+            StateStore::new(self.dir.state(), identity, self.settings, checkpoints.clone());
+        let manifest = states.newest()?;
+        let beginning = || Lead {
+            events_bytes: 0,
+            judge: JudgeState::new(self.settings),
+            pending: None,
+            elapsed: 0.0,
+        };
+        let lead = manifest.as_ref().map_or_else(beginning, |m| m.lead.clone());
+        let mut log = EventLog::open(&self.dir.events(), lead.events_bytes)?;
+        match &manifest {
+            None => {
+                let started = self.started()?;
+                log.record(&started)?;
+                announce(self.observer, &started);
+            }
+            Some(manifest) => {
+                let steps = manifest.steps();
+                announce(self.observer, &Event::Resumed { steps });
+            }
+        }
+        let session = Session {
+            settings: self.settings,
+            train: &self.train,
+            transform: &self.transform,
+            states: &states,
+            checkpoints,
+            observer: self.observer,
+            interrupt: &self.interrupt,
+        };
+        match self.run_threads(&session, manifest.as_ref(), &lead, log)? {
+            Ended::Interrupted(steps) => {
+                announce(self.observer, &Event::Interrupted { steps: steps.clone() });
+                Ok(Outcome::Interrupted { steps })
+            }
+            Ended::Done(closing) => Ok(Outcome::Finished(Box::new(self.finish(closing)?))),
+        }
+    }
+
+    fn started(&self) -> Result<Event, TrainError> {
+        let plan = &self.settings.plan;
+        let parameters = on_its_own_threads("the first model", self.threads_per_model, || {
+            let replica = self.build("the first model", 0)?;
+            let failed = |source| TrainError::Replica { replica: 0, step: 0, source };
+            Ok(replica.weights().map_err(failed)?.num_elements())
+        })?;
+        let kept = (1..=plan.num_cycles()).filter(|c| self.settings.checkpoints.keeps(*c, plan));
+        Ok(Event::Started(Started {
+            num_models: plan.num_models.get(),
+            max_steps: plan.max_steps.get(),
+            sync_period: plan.sync_period.get(),
+            steps_per_epoch: steps_per_epoch(self.train.len(), self.settings.batch),
+            num_cycles: plan.num_cycles(),
+            windows: plan.windows.clone(),
+            parameters,
+            images: [self.train.len(), self.validation.len(), self.test.len()],
+            checkpoint_bytes: (kept.count() * parameters * size_of::<f32>()) as u64,
+        }))
+    }
+
+    fn run_threads(
+        &self,
+        session: &Session<'_>,
+        manifest: Option<&Manifest>,
+        lead: &Lead,
+        log: EventLog,
+    ) -> Result<Ended, TrainError> {
+        let size = self.settings.plan.num_models.get();
+        let group = ThreadGroup::new(size, self.interrupt.clone());
+        let dismissed = AtomicBool::new(false);
+        let (desk, seat) = desk(&dismissed);
+        let mut leader = Some(Leader::new(session, log, desk, lead)?);
+        let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
+            let judge = || self.serve_as_judge(seat, lead, &dismissed);
+            if let Err(error) = spawn(scope, "the judge", judge) {
+                return vec![Err(error)];
+            }
+            let mut models = Vec::new();
+            for rank in 0..size {
+                let (leader, group) = (leader.take(), &group);
+                let model = move || {
+                    let ending = self.run_model(session, group, rank, manifest, leader);
+                    if ending.is_err() {
+                        group.abort();
+                    }
+                    ending
+                };
+                match spawn(scope, &format!("model {rank}"), model) {
+                    Ok(handle) => models.push(handle),
+                    Err(error) => {
+                        group.abort();
+                        return vec![Err(error)];
+                    }
+                }
+            }
+            let join = |(rank, model): (usize, ScopedJoinHandle<'_, _>)| {
+                model
+                    .join()
+                    .unwrap_or_else(|panic| Err(panicked(&format!("model {rank}"), &*panic)))
+            };
+            models.into_iter().enumerate().map(join).collect()
+        });
+        ended(endings)
+    }
+
+    fn run_model(
+        &self,
+        session: &Session<'_>,
+        group: &ThreadGroup,
+        rank: usize,
+        manifest: Option<&Manifest>,
+        leader: Option<Leader<'_>>,
+    ) -> Result<Ending, TrainError> {
+        let who = format!("model {rank}");
+        on_its_own_threads(&who, self.threads_per_model, || {
+            let init = match self.settings.init {
+                Init::Shared => 0,
+                Init::Independent => rank as u32,
+            };
+            let replica = self.build(&who, init)?;
+            let resumed = manifest.map(|m| session.states.load(m, rank)).transpose()?;
+            let member = group.member(rank);
+            Trainer::new(session, member, replica, resumed.as_ref(), leader)?.train()
+        })
+    }
+
+    fn serve_as_judge(&self, seat: JudgeSeat, lead: &Lead, dismissed: &AtomicBool) {
+        let cancelled = || dismissed.load(Ordering::Acquire);
+        let who = "the judge";
+        let cancelled: &(dyn Fn() -> bool + Sync) = &cancelled;
+        seat.serve(|cases| {
+            on_its_own_threads(who, self.threads_per_model, move || {
+                let bench = self.bench(cancelled);
+                let mut judge = Judge {
+                    bench,
+                    validation: &self.validation,
+                    replica: self.build("the judge's model", 0)?,
+                    windows: self.windows(),
+                    state: lead.judge.clone(),
+                    best_path: self.dir.best(),
+                    observer: self.observer,
+                };
+                self.refill(&mut judge, lead)?;
+                cases.judge_all(judge)
+            })
+        });
+    }
+
+    /// Puts back the window's members that were there when the state was saved.
+    fn refill(&self, judge: &mut Judge<'_>, lead: &Lead) -> Result<(), TrainError> {
+        let answered = lead.pending.map_or(0, |cycle| cycle - 1);
+        if answered == 0 || judge.windows.is_empty() {
+            return Ok(());
+        }
+        let checkpoints = self.dir.checkpoints();
+        for cycle in self.settings.plan.oldest_member(answered)..=answered {
+            judge.push(cycle, &checkpoints.load_outer(cycle)?);
+        }
+        Ok(())
+    }
+
+    fn windows(&self) -> Vec<SlideWindow> {
+        self.settings.plan.windows.iter().copied().map(SlideWindow::new).collect()
+    }
+
+    fn bench<'b>(&'b self, cancelled: &'b (dyn Fn() -> bool + Sync)) -> Bench<'b> {
+        let (settings, transform) = (self.settings, &self.transform);
+        Bench { settings, transform, train: &self.train, cancelled }
+    }
+
+    fn build(&self, who: &str, init: u32) -> Result<Box<dyn Replica>, TrainError> {
+        let who = who.to_owned();
+        (self.build)(init).map_err(|source| TrainError::Build { who, source })
+    }
+
+    fn finish(&self, mut closing: Closing) -> Result<Summary, TrainError> {
+        let summary = on_its_own_threads("the final pass", self.threads_per_model, || {
+            let checkpoints = self.dir.checkpoints();
+            let pass = FinalPass {
+                bench: self.bench(&|| false),
+                replica: self.build("the final pass's model", 0)?,
+                validation: &self.validation,
+                test: &self.test,
+                best: &self.dir.best(),
+                checkpoints: &checkpoints,
+            };
+            pass.run(&closing)
+        })?;
+        let path = self.dir.summary();
+        let text = serde_json::to_string_pretty(&summary)
+            .map_err(|source| StoreError::Json { path: path.clone(), source })?;
+        write_atomically(&path, |file| writeln!(file, "{text}"))?;
+        let finished = Event::Finished(Box::new(summary.clone()));
+        closing.log.record(&finished)?;
+        announce(self.observer, &finished);
+        Ok(summary)
+    }
+}
+
+/// How all models ended.
+enum Ended {
+    Done(Closing),
+    Interrupted(Vec<u64>),
+}
+
+fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Ended, TrainError> {
+    let (mut closing, mut steps, mut echo) = (None, Vec::new(), None);
+    for ending in endings {
+        match ending {
+            Ok(Ending::Done(mine)) => closing = closing.or(mine),
+            Ok(Ending::Interrupted(step)) => steps.push(step),
+            Err(error) if error.is_echo() => echo = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match (echo, closing) {
+        (Some(error), _) => Err(error),
+        (None, Some(closing)) => Ok(Ended::Done(closing)),
+        (None, None) => Ok(Ended::Interrupted(steps)),
+    }
+}
+
+/// Runs `work` in a pool of its own: a shared pool would serialise the models.
+/// The work starts and ends inside the pool, because a replica never moves. A
+/// panic becomes an error that names who panicked.
+fn on_its_own_threads<T: Send>(
+    who: &str,
+    threads: usize,
+    work: impl FnOnce() -> Result<T, TrainError> + Send,
+) -> Result<T, TrainError> {
+    let label = who.to_owned();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.max(1))
+        .thread_name(move |index| format!("{label} #{index}"))
+        .build()
+        .map_err(|e| TrainError::Threads { who: who.to_owned(), reason: e.to_string() })?;
+    catch_unwind(AssertUnwindSafe(|| pool.install(work)))
+        .unwrap_or_else(|panic| Err(panicked(who, &*panic)))
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    who: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, TrainError> {
+    let started = thread::Builder::new().name(who.to_owned()).spawn_scoped(scope, work);
+    started.map_err(|e| TrainError::Threads { who: who.to_owned(), reason: e.to_string() })
+}
+
+fn panicked(who: &str, panic: &(dyn Any + Send)) -> TrainError {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let message = text.unwrap_or_else(|| "without a message".to_owned());
+    TrainError::Panicked { who: who.to_owned(), message }
+}

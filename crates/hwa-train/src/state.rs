@@ -1,0 +1,371 @@
+//! The state that a resumed run goes on from.
+//!
+//! Each model saves its own file after some step, before anything that follows
+//! that step: `replica-<model>-<step>.safetensors`. The files become valid
+//! together, by a manifest that is renamed into place last and names them. The
+//! newest two manifests and their files are kept. A kill at any instant leaves
+//! at least the last complete state.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use hwa_core::{Tensor, Weights};
+use hwa_store::{CheckpointStore, Metadata, StoreError, read_tensors, read_to_string};
+use hwa_store::{write_atomically, write_tensors};
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::judge::JudgeState;
+use crate::replica::State;
+use crate::settings::Settings;
+
+/// The version of everything under `state/`.
+pub(crate) const STATE_VERSION: u32 = 1;
+
+const KEPT_MANIFESTS: usize = 2;
+
+/// Names the files of one complete state, and holds what belongs to no model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    version: u32,
+    /// Identifies the experiment, so that no other one goes on from here.
+    experiment: String,
+    /// The instruction path, which decides the bits.
+    arithmetic: String,
+    /// By model: steps done, and the file.
+    replicas: Vec<ReplicaFile>,
+    /// What the leading model adds.
+    pub(crate) lead: Lead,
+}
+
+impl Manifest {
+    /// The steps that each model has done.
+    pub(crate) fn steps(&self) -> Vec<u64> {
+        self.replicas.iter().map(|r| r.step).collect()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ReplicaFile {
+    step: u64,
+    file: String,
+}
+
+/// The part of a state that belongs to the run, not to a model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Lead {
+    /// The length of `events.jsonl`.
+    pub(crate) events_bytes: u64,
+    /// The judge, after its last answer.
+    pub(crate) judge: JudgeState,
+    /// The cycle whose verdict is still out.
+    pub(crate) pending: Option<usize>,
+    /// Seconds of training so far.
+    pub(crate) elapsed: f64,
+}
+
+/// The losses of the cycle that a model is in: part of its state, so that a
+/// resumed run reports what the uninterrupted one does.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct CycleLosses {
+    pub(crate) steps: u64,
+    #[serde(with = "hwa_core::float")]
+    pub(crate) sum: f64,
+    #[serde(with = "hwa_core::float")]
+    pub(crate) first: f64,
+    #[serde(with = "hwa_core::float")]
+    pub(crate) last: f64,
+}
+
+/// One model's part of a state.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelState {
+    pub(crate) step: u64,
+    pub(crate) losses: CycleLosses,
+    pub(crate) state: State,
+}
+
+/// What makes a state this run's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Identifies the experiment: equal for equal resolved experiments.
+    pub experiment: String,
+    /// The instruction path of the arithmetic.
+    pub arithmetic: String,
+}
+
+/// Collects the models' parts and commits them when all are there.
+pub(crate) struct StateStore {
+    folder: PathBuf,
+    identity: Identity,
+    num_models: usize,
+    settings: Settings,
+    checkpoints: CheckpointStore,
+    /// Parts of states that are not complete, by occasion.
+    gathering: Mutex<BTreeMap<Occasion, Parts>>,
+    /// States up to this step were already complete before this session.
+    resumed_at: u64,
+}
+
+/// Why a state is saved; the models' parts of one occasion belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Occasion {
+    /// Every model after the same number of steps.
+    Step(u64),
+    /// An interrupt: each model wherever it is, all in the same cycle.
+    Interrupt,
+}
+
+struct Parts {
+    files: Vec<Option<ReplicaFile>>,
+    lead: Option<Lead>,
+}
+
+impl StateStore {
+    pub(crate) fn new(
+        folder: PathBuf,
+        identity: Identity,
+        settings: &Settings,
+        checkpoints: CheckpointStore,
+    ) -> Self {
+        Self {
+            folder,
+            identity,
+            num_models: settings.plan.num_models.get(),
+            settings: settings.clone(),
+            checkpoints,
+            gathering: Mutex::default(),
+            resumed_at: 0,
+        }
+    }
+
+    /// The newest complete state, if there is one.
+    pub(crate) fn newest(&mut self) -> Result<Option<Manifest>, TrainError> {
+        let manifests = self.manifests()?;
+        let Some((step, path)) = manifests.last() else { return Ok(None) };
+        let manifest = self.read_manifest(path)?;
+        self.resumed_at = *step;
+        Ok(Some(manifest))
+    }
+
+    fn read_manifest(&self, path: &Path) -> Result<Manifest, TrainError> {
+        let text = read_to_string(path)?;
+        let json = |source| StoreError::Json { path: path.to_owned(), source };
+        // The version first: another version may not even have the other fields.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let found = serde_json::from_str::<Versioned>(&text).map_err(json)?.version;
+        if found != STATE_VERSION {
+            let (path, expected) = (path.to_owned(), STATE_VERSION);
+            return Err(TrainError::StateVersion { path, expected, found });
+        }
+        let manifest: Manifest = serde_json::from_str(&text).map_err(json)?;
+        if manifest.experiment != self.identity.experiment {
+            return Err(TrainError::OtherExperiment { path: path.to_owned() });
+        }
+        if manifest.arithmetic != self.identity.arithmetic {
+            return Err(TrainError::OtherArithmetic {
+                path: path.to_owned(),
+                expected: self.identity.arithmetic.clone(),
+                found: manifest.arithmetic,
+            });
+        }
+        if manifest.replicas.len() != self.num_models {
+            let reason = "it names another number of models";
+            return Err(TrainError::BadState { path: path.to_owned(), reason });
+        }
+        Ok(manifest)
+    }
+
+    /// One model's part of a complete state.
+    pub(crate) fn load(
+        &self,
+        manifest: &Manifest,
+        replica: usize,
+    ) -> Result<ModelState, TrainError> {
+        let entry = &manifest.replicas[replica];
+        let path = self.folder.join(&entry.file);
+        let (tensors, metadata) = read_tensors(&path)?;
+        let json = |source| StoreError::Json { path: path.clone(), source };
+        let losses = metadata.get("losses").cloned().unwrap_or_default();
+        let losses = serde_json::from_value(losses).map_err(json)?;
+        if metadata.get("step") != Some(&entry.step.into()) {
+            let reason = "its step is not the one that the manifest names";
+            return Err(TrainError::BadState { path, reason });
+        }
+        let (mut weights, mut momentum) = (Weights::new(), Weights::new());
+        for (name, tensor) in tensors {
+            match (name.strip_prefix("weights."), name.strip_prefix("momentum.")) {
+                (Some(name), _) => weights.insert(name, tensor)?,
+                (_, Some(name)) => momentum.insert(name, tensor)?,
+                _ => {
+                    let reason = "it holds a tensor that is neither weight nor momentum";
+                    return Err(TrainError::BadState { path, reason });
+                }
+            }
+        }
+        Ok(ModelState { step: entry.step, losses, state: State { weights, momentum } })
+    }
+
+    /// Saves the complete models of a cycle whose verdict is going to be out.
+    pub(crate) fn save_pending(&self, cycle: usize, models: &[Weights]) -> Result<(), TrainError> {
+        for (replica, model) in models.iter().enumerate() {
+            let path = self.pending_path(cycle, replica);
+            write_tensors(&path, model, &Metadata::new())?;
+        }
+        Ok(())
+    }
+
+    /// Reads back what [`Self::save_pending`] saved.
+    pub(crate) fn load_pending(&self, cycle: usize) -> Result<Vec<Weights>, TrainError> {
+        let load = |replica| Ok(read_tensors(&self.pending_path(cycle, replica))?.0);
+        (0..self.num_models).map(load).collect()
+    }
+
+    fn pending_path(&self, cycle: usize, replica: usize) -> PathBuf {
+        self.folder.join(format!("pending-{replica}-{cycle:010}.safetensors"))
+    }
+
+    /// Saves one model's part; the last one to come commits the whole.
+    pub(crate) fn deliver(
+        &self,
+        occasion: Occasion,
+        replica: usize,
+        part: &ModelState,
+        lead: Option<Lead>,
+    ) -> Result<(), TrainError> {
+        if matches!(occasion, Occasion::Step(step) if step <= self.resumed_at) {
+            return Ok(()); // The others passed this step before the interrupt.
+        }
+        let file = format!("replica-{replica}-{:010}.safetensors", part.step);
+        let metadata = Metadata::from([
+            ("step".to_owned(), part.step.into()),
+            ("replica".to_owned(), replica.into()),
+            ("losses".to_owned(), to_json(&part.losses, &self.folder.join(&file))?),
+            ("version".to_owned(), STATE_VERSION.into()),
+        ]);
+        write_tensors(&self.folder.join(&file), &flatten(&part.state)?, &metadata)?;
+
+        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty = || Parts { files: vec![None; self.num_models], lead: None };
+        let parts = gathering.entry(occasion).or_insert_with(empty);
+        parts.files[replica] = Some(ReplicaFile { step: part.step, file });
+        parts.lead = lead.or(parts.lead.take());
+        let complete: Option<Vec<ReplicaFile>> = parts.files.iter().cloned().collect();
+        if let (Some(replicas), Some(lead)) = (complete, parts.lead.clone()) {
+            gathering.remove(&occasion);
+            self.commit(replicas, lead)?;
+        }
+        Ok(())
+    }
+
+    fn commit(&self, replicas: Vec<ReplicaFile>, lead: Lead) -> Result<(), TrainError> {
+        let newest = replicas.iter().map(|r| r.step).max().unwrap_or(0);
+        let path = self.folder.join(format!("manifest-{newest:010}.json"));
+        let manifest = Manifest {
+            version: STATE_VERSION,
+            experiment: self.identity.experiment.clone(),
+            arithmetic: self.identity.arithmetic.clone(),
+            replicas,
+            lead,
+        };
+        let text = to_json(&manifest, &path)?.to_string();
+        write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        self.prune()
+    }
+
+    /// Removes states and outer weights that nothing will need any more.
+    fn prune(&self) -> Result<(), TrainError> {
+        let mut manifests = self.manifests()?;
+        let old = manifests.len().saturating_sub(KEPT_MANIFESTS);
+        for (_, path) in manifests.drain(..old) {
+            remove(&path)?;
+        }
+        let Some((_, oldest)) = manifests.first() else { return Ok(()) };
+        let oldest = self.read_manifest(oldest)?;
+        for (replica, step, path) in self.numbered("replica")? {
+            // Newer files may belong to a state that is still being gathered.
+            if oldest.replicas.get(replica).is_some_and(|kept| step < kept.step) {
+                remove(&path)?;
+            }
+        }
+        for (_, cycle, path) in self.numbered("pending")? {
+            if oldest.lead.pending.is_some_and(|kept| cycle < kept as u64) {
+                remove(&path)?;
+            }
+        }
+        let needed = oldest
+            .lead
+            .pending
+            .map_or(1, |cycle| self.settings.plan.oldest_member(cycle.saturating_sub(1).max(1)));
+        for cycle in self.checkpoints.outer_cycles()? {
+            if cycle < needed && !self.settings.checkpoints.keeps(cycle, &self.settings.plan) {
+                self.checkpoints.remove_outer(cycle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps and paths of the manifests, oldest first.
+    fn manifests(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
+        let mut found = Vec::new();
+        for path in list(&self.folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let step = name.strip_prefix("manifest-").and_then(|n| n.strip_suffix(".json"));
+            if let Some(step) = step.and_then(|s| s.parse().ok()) {
+                found.push((step, path));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files `<kind>-<model>-<number>.safetensors`.
+    fn numbered(&self, kind: &str) -> Result<Vec<(usize, u64, PathBuf)>, TrainError> {
+        let mut found = Vec::new();
+        for path in list(&self.folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let rest = name.strip_prefix(kind).and_then(|n| n.strip_prefix('-'));
+            let rest = rest.and_then(|n| n.strip_suffix(".safetensors"));
+            let Some((model, number)) = rest.and_then(|p| p.split_once('-')) else { continue };
+            if let (Ok(model), Ok(number)) = (model.parse(), number.parse()) {
+                found.push((model, number, path));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Weights and momentum as one set of tensors, under prefixes.
+fn flatten(state: &State) -> Result<Weights, TrainError> {
+    let mut all = Weights::new();
+    for (prefix, tensors) in [("weights", &state.weights), ("momentum", &state.momentum)] {
+        for (name, tensor) in tensors.iter() {
+            let tensor: Tensor = tensor.clone();
+            all.insert(format!("{prefix}.{name}"), tensor)?;
+        }
+    }
+    Ok(all)
+}
+
+fn to_json<T: Serialize>(value: &T, path: &Path) -> Result<serde_json::Value, TrainError> {
+    let wrap = |source| StoreError::Json { path: path.to_owned(), source };
+    Ok(serde_json::to_value(value).map_err(wrap)?)
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
+    let io = |source| StoreError::Io { action: "read", path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(io)?;
+    let paths = entries.map(|entry| entry.map(|e| e.path()));
+    let io = |source| StoreError::Io { action: "read", path: folder.to_owned(), source };
+    Ok(paths.collect::<Result<_, _>>().map_err(io)?)
+}
+
+fn remove(path: &Path) -> Result<(), TrainError> {
+    let io = |source| StoreError::Io { action: "remove", path: path.to_owned(), source };
+    Ok(fs::remove_file(path).map_err(io)?)
+}

@@ -1,0 +1,282 @@
+//! Algorithm 1, as one model runs it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hwa_core::{Cycle, InnerWeights, Role, Tensor, Values, Weights};
+use hwa_data::{Ahead, Subset, TrainingBatches, Transform};
+use hwa_store::{CheckpointStore, InnerPosition};
+
+use crate::collective::{
+    Collective, CollectiveError, Contribution, Interrupt, Synchronized, Verdict,
+};
+use crate::error::TrainError;
+use crate::event::{Event, ModelReport, ModelTime, Observer, Stepped, announce};
+use crate::leader::{Closing, Leader};
+use crate::replica::{Replica, ReplicaError};
+use crate::settings::{MomentumAtSync, Settings};
+use crate::state::{CycleLosses, ModelState, Occasion, StateStore};
+
+/// Batches that a loader prepares ahead of its model.
+const AHEAD: usize = 3;
+
+/// What all models of a run share.
+pub(crate) struct Session<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) train: &'a Subset,
+    pub(crate) transform: &'a Transform,
+    pub(crate) states: &'a StateStore,
+    pub(crate) checkpoints: CheckpointStore,
+    pub(crate) observer: &'a Mutex<dyn Observer>,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// How a model's training ended.
+pub(crate) enum Ending {
+    /// The budget is used up or the judge stopped it; the leading model closes.
+    Done(Option<Closing>),
+    /// Interrupted after so many steps, with the state saved.
+    Interrupted(u64),
+}
+
+/// One model on its way through the cycles.
+pub(crate) struct Trainer<'a, C> {
+    session: &'a Session<'a>,
+    collective: C,
+    replica: Box<dyn Replica>,
+    batches: Ahead,
+    step: u64,
+    losses: CycleLosses,
+    time: ModelTime,
+    images: usize,
+    /// Only the first model leads: it stores, logs, and talks to the judge.
+    leader: Option<Leader<'a>>,
+}
+
+impl<'a, C: Collective> Trainer<'a, C> {
+    /// A model at its beginning, or where a saved state left it.
+    pub(crate) fn new(
+        session: &'a Session<'a>,
+        collective: C,
+        mut replica: Box<dyn Replica>,
+        resumed: Option<&ModelState>,
+        leader: Option<Leader<'a>>,
+    ) -> Result<Self, TrainError> {
+        let rank = collective.rank();
+        let step = resumed.map_or(0, |part| part.step);
+        if let Some(part) = resumed {
+            let failed = |source| TrainError::Replica { replica: rank, step, source };
+            replica.restore(&part.state).map_err(failed)?;
+        }
+        let batches = TrainingBatches::new(
+            session.train.clone(),
+            session.transform.clone(),
+            session.settings.batch,
+            session.settings.seed,
+            rank as u32,
+            step,
+        )?;
+        Ok(Self {
+            session,
+            collective,
+            replica,
+            batches: Ahead::spawn(batches, AHEAD)?,
+            step,
+            losses: resumed.map_or_else(CycleLosses::default, |part| part.losses),
+            time: ModelTime::default(),
+            images: 0,
+            leader,
+        })
+    }
+
+    /// Algorithm 1: H steps, average, restart from the average; again.
+    pub(crate) fn train(mut self) -> Result<Ending, TrainError> {
+        for cycle in self.session.settings.plan.cycles_after(self.step) {
+            if self.run_inner_steps(&cycle)? == Pace::Interrupted {
+                return self.leave();
+            }
+            let Some((synchronized, seconds)) = self.synchronize(&cycle)? else {
+                return self.leave();
+            };
+            let verdict = match &mut self.leader {
+                // Stores, logs and hands over to the judge; answers for the cycle before.
+                Some(leader) => leader
+                    .consider(&cycle, &synchronized, seconds, || Ok(self.collective.check()?))?,
+                None => Verdict::Continue,
+            };
+            if self.collective.agree(verdict)? == Verdict::Stop {
+                break;
+            }
+        }
+        let check = || Ok(self.collective.check()?);
+        let closing = self.leader.map(|leader| leader.close(check)).transpose()?;
+        Ok(Ending::Done(closing))
+    }
+
+    fn run_inner_steps(&mut self, cycle: &Cycle) -> Result<Pace, TrainError> {
+        while self.step < cycle.end {
+            // Never before a cycle's first step: a state that stands at a cycle's end
+            // means that its synchronization is still to come.
+            if self.step > cycle.start && self.session.interrupt.is_requested() {
+                return Ok(Pace::Interrupted);
+            }
+            self.collective.check()?;
+            self.one_step()?;
+            self.save_what_is_due(cycle)?;
+        }
+        Ok(Pace::Done)
+    }
+
+    fn one_step(&mut self) -> Result<(), TrainError> {
+        let replica = self.collective.rank();
+        let waiting = Instant::now();
+        let ended = TrainError::LoaderEnded { replica, step: self.step };
+        let batch = self.batches.next().ok_or(ended)??;
+        let stepping = Instant::now();
+        let rate = self.session.settings.plan.schedule.rate(self.step);
+        let stats = self.replica.step(&batch, rate).map_err(|source| self.failed(source))?;
+        self.step += 1;
+        self.time.data += (stepping - waiting).as_secs_f64();
+        self.time.steps += stepping.elapsed().as_secs_f64();
+        self.images += batch.len();
+        if !stats.loss.is_finite() {
+            return Err(TrainError::Diverged { replica, step: self.step, loss: stats.loss, rate });
+        }
+        self.losses.add(stats.loss);
+        let (step, loss, images) = (self.step, stats.loss, batch.len());
+        let event = Event::Stepped(Stepped { replica, step, loss, rate, images });
+        announce(self.session.observer, &event);
+        Ok(())
+    }
+
+    fn save_what_is_due(&self, cycle: &Cycle) -> Result<(), TrainError> {
+        let settings = self.session.settings;
+        if settings.checkpoints.wants_inner(cycle, self.step) {
+            let replica = self.collective.rank();
+            let at = InnerPosition { cycle: cycle.number, replica, step: self.step };
+            self.session.checkpoints.save_inner(at, &self.inner_weights()?)?;
+        }
+        let every = settings.checkpoints.state_every.get();
+        if self.step.is_multiple_of(every) || self.step == settings.plan.max_steps.get() {
+            self.save_state(Occasion::Step(self.step))?;
+        }
+        Ok(())
+    }
+
+    fn save_state(&self, occasion: Occasion) -> Result<(), TrainError> {
+        let state = self.replica.state().map_err(|source| self.failed(source))?;
+        self.ensure_finite(&state.weights)?;
+        let part = ModelState { step: self.step, losses: self.losses, state };
+        let lead = self.leader.as_ref().map(Leader::snapshot);
+        self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
+    }
+
+    /// Interrupted: saves where this model is.
+    fn leave(self) -> Result<Ending, TrainError> {
+        self.save_state(Occasion::Interrupt)?;
+        Ok(Ending::Interrupted(self.step))
+    }
+
+    /// Averages the models and restarts from the average. Nothing, if an interrupt
+    /// came before all models had arrived.
+    fn synchronize(
+        &mut self,
+        cycle: &Cycle,
+    ) -> Result<Option<(Arc<Synchronized>, f64)>, TrainError> {
+        let began = Instant::now();
+        let contribution = self.contribution(cycle)?;
+        let synchronized = match self.collective.synchronize(contribution) {
+            Err(CollectiveError::Interrupted) => return Ok(None),
+            other => other?,
+        };
+        self.replica.load(&synchronized.outer).map_err(|source| self.failed(source))?;
+        let momentum = match self.session.settings.momentum_at_sync {
+            MomentumAtSync::Keep => None,
+            MomentumAtSync::Average => Some(self.collective.average(self.momentum()?)?),
+            MomentumAtSync::Reset => Some(Arc::new(zeros_like(&self.momentum()?)?)),
+        };
+        if let Some(momentum) = momentum {
+            self.replica.load_momentum(&momentum).map_err(|source| self.failed(source))?;
+        }
+        self.losses = CycleLosses::default();
+        self.time = ModelTime::default();
+        self.images = 0;
+        Ok(Some((synchronized, began.elapsed().as_secs_f64())))
+    }
+
+    fn contribution(&self, cycle: &Cycle) -> Result<Contribution, TrainError> {
+        let settings = self.session.settings;
+        let last = cycle.number == settings.plan.num_cycles();
+        // Whenever this cycle may turn out to be the last, its models are looked at later.
+        let model = match last || settings.patience.is_some() || settings.evaluate.inner {
+            true => Some(self.replica.state().map_err(|source| self.failed(source))?.weights),
+            false => None,
+        };
+        let seconds = self.time.steps + self.time.data;
+        let images_per_second = if seconds > 0.0 { self.images as f64 / seconds } else { 0.0 };
+        let time = ModelTime { images_per_second, ..self.time.clone() };
+        Ok(Contribution { inner: self.inner_weights()?, report: self.losses.report(time), model })
+    }
+
+    fn inner_weights(&self) -> Result<InnerWeights, TrainError> {
+        let weights = self.replica.weights().map_err(|source| self.failed(source))?;
+        self.ensure_finite(&weights)?;
+        Ok(InnerWeights::new(weights))
+    }
+
+    fn momentum(&self) -> Result<Weights, TrainError> {
+        self.replica.momentum().map_err(|source| self.failed(source))
+    }
+
+    fn ensure_finite(&self, weights: &Weights) -> Result<(), TrainError> {
+        match weights.first_non_finite() {
+            None => Ok(()),
+            Some(tensor) => Err(TrainError::NotFinite {
+                replica: self.collective.rank(),
+                step: self.step,
+                tensor: tensor.to_owned(),
+            }),
+        }
+    }
+
+    fn failed(&self, source: ReplicaError) -> TrainError {
+        TrainError::Replica { replica: self.collective.rank(), step: self.step, source }
+    }
+}
+
+/// How a cycle's steps ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Pace {
+    Done,
+    Interrupted,
+}
+
+impl CycleLosses {
+    fn add(&mut self, loss: f64) {
+        if self.steps == 0 {
+            self.first = loss;
+        }
+        self.steps += 1;
+        self.sum += loss;
+        self.last = loss;
+    }
+
+    fn report(&self, time: ModelTime) -> ModelReport {
+        ModelReport {
+            loss: self.sum / self.steps.max(1) as f64,
+            first_loss: self.first,
+            last_loss: self.last,
+            distance: 0.0,
+            time,
+        }
+    }
+}
+
+fn zeros_like(weights: &Weights) -> Result<Weights, TrainError> {
+    let mut zeros = Weights::new();
+    for (name, tensor) in weights.iter() {
+        let values = Values::F32(vec![0.0; tensor.values().len()]);
+        zeros.insert(name, Tensor::new(Role::Parameter, tensor.shape().to_vec(), values)?)?;
+    }
+    Ok(zeros)
+}

@@ -1,0 +1,288 @@
+//! Algorithms 1 and 2 against hand-written loops.
+
+mod toy;
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::Path;
+
+use hwa_core::{Decay, Schedule, WindowSpec};
+use hwa_data::{Batch, TrainingBatches};
+use hwa_train::{Every, Init, MomentumAtSync, Outcome, Replica, Settings};
+use toy::{Toy, bits, images, outer, settings, timeless_events, train, transform};
+
+fn nonzero(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).unwrap()
+}
+
+fn steps(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
+}
+
+fn with(models: usize, sync_period: u64) -> Settings {
+    let mut settings = settings();
+    settings.plan.num_models = nonzero(models);
+    settings.plan.sync_period = steps(sync_period);
+    settings
+}
+
+fn batches(settings: &Settings, replica: u32) -> impl Iterator<Item = Batch> {
+    let (batch, seed) = (settings.batch, settings.seed);
+    TrainingBatches::new(images(0), transform(), batch, seed, replica, 0)
+        .unwrap()
+        .map(Result::unwrap)
+}
+
+fn to_bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Algorithm 1, written out: every model one after the other, averaged by hand.
+fn sequential(settings: &Settings) -> Vec<Vec<f32>> {
+    let models = settings.plan.num_models.get();
+    let init = |k| if settings.init == Init::Shared { 0 } else { k as u32 };
+    let mut toys: Vec<Toy> = (0..models).map(|k| Toy::new(init(k), None)).collect();
+    let mut data: Vec<_> = (0..models).map(|k| batches(settings, k as u32)).collect();
+    let mut outers = Vec::new();
+    for i in 0..settings.plan.max_steps.get() {
+        for (toy, data) in toys.iter_mut().zip(&mut data) {
+            toy.step(&data.next().unwrap(), settings.plan.schedule.rate(i)).unwrap();
+        }
+        let last = i + 1 == settings.plan.max_steps.get();
+        if last || (i + 1) % settings.plan.sync_period.get() == 0 {
+            let points: Vec<Vec<f32>> = toys.iter().map(|t| t.point().to_vec()).collect();
+            let mean = mean_by_hand(&points);
+            for toy in &mut toys {
+                let mut state = toy.state().unwrap();
+                state.weights = weights_with(&state.weights, &mean);
+                toy.load(&state.weights).unwrap();
+            }
+            outers.push(mean);
+        }
+    }
+    outers
+}
+
+fn mean_by_hand(points: &[Vec<f32>]) -> Vec<f32> {
+    let sum =
+        |i: usize| points[1..].iter().fold(f64::from(points[0][i]), |s, p| s + f64::from(p[i]));
+    (0..points[0].len()).map(|i| (sum(i) / points.len() as f64) as f32).collect()
+}
+
+fn weights_with(_: &hwa_core::Weights, w: &[f32]) -> hwa_core::Weights {
+    let mut weights = hwa_core::Weights::new();
+    let tensor = hwa_core::Tensor::parameter(vec![w.len()], w.to_vec()).unwrap();
+    weights.insert("w", tensor).unwrap();
+    weights
+}
+
+fn assert_outers(run: &Path, expected: &[Vec<f32>]) {
+    for (i, point) in expected.iter().enumerate() {
+        assert_eq!(outer(run, i + 1), to_bits(point), "cycle {}", i + 1);
+    }
+    assert!(!run.join(format!("checkpoints/outer-{:06}.safetensors", expected.len() + 1)).exists());
+}
+
+#[test]
+fn threads_equal_a_sequential_run_bit_for_bit() {
+    // T = 24 is not a multiple of H = 5: the last of the five cycles has four steps.
+    for (models, period) in [(2, 5), (3, 5), (4, 1), (2, 24), (2, 99)] {
+        for init in [Init::Shared, Init::Independent] {
+            let mut settings = with(models, period);
+            settings.init = init;
+            let folder = tempfile::tempdir().unwrap();
+            train(folder.path(), &settings);
+            assert_outers(folder.path(), &sequential(&settings));
+        }
+    }
+}
+
+#[test]
+fn one_model_and_a_window_of_one_is_plain_sgd_bit_for_bit() {
+    let mut settings = with(1, 5);
+    settings.plan.windows = vec![WindowSpec::sliding(nonzero(1))];
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings);
+    let mut toy = Toy::new(0, None);
+    for (i, batch) in batches(&settings, 0).take(24).enumerate() {
+        toy.step(&batch, settings.plan.schedule.rate(i as u64)).unwrap();
+        let cycle = match i + 1 {
+            24 => 5,
+            n if n % 5 == 0 => n / 5,
+            _ => continue,
+        };
+        assert_eq!(outer(folder.path(), cycle), to_bits(toy.point()));
+    }
+}
+
+/// H = 1 against one model that steps on the union of all models' batches.
+fn difference_to_large_batch(momentum: MomentumAtSync) -> f32 {
+    let mut settings = with(2, 1);
+    settings.momentum_at_sync = momentum;
+    // Full epochs only: a union of batches of different sizes would weigh them differently.
+    settings.plan.max_steps = steps(20);
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings);
+    let mut toy = Toy::new(0, None);
+    let (mut first, mut second) = (batches(&settings, 0), batches(&settings, 1));
+    let mut worst = 0.0f32;
+    for i in 0..20 {
+        let mut union = first.next().unwrap();
+        let other = second.next().unwrap();
+        union.images.extend(&other.images);
+        union.labels.extend(&other.labels);
+        toy.step(&union, settings.plan.schedule.rate(i)).unwrap();
+        let found = outer(folder.path(), i as usize + 1);
+        for (a, b) in found.iter().map(|x| f32::from_bits(*x)).zip(toy.point()) {
+            worst = worst.max((a - b).abs());
+        }
+    }
+    worst
+}
+
+#[test]
+fn averaging_every_step_is_the_large_batch_step_unless_momentum_is_reset() {
+    assert!(difference_to_large_batch(MomentumAtSync::Keep) < 1e-5);
+    assert!(difference_to_large_batch(MomentumAtSync::Average) < 1e-5);
+    assert!(difference_to_large_batch(MomentumAtSync::Reset) > 1e-2);
+}
+
+#[test]
+fn momentum_policies_differ_when_cycles_are_long() {
+    let last = |momentum| {
+        let mut settings = with(2, 5);
+        settings.momentum_at_sync = momentum;
+        let folder = tempfile::tempdir().unwrap();
+        train(folder.path(), &settings);
+        outer(folder.path(), 5)
+    };
+    let keep = last(MomentumAtSync::Keep);
+    assert_ne!(keep, last(MomentumAtSync::Reset));
+    // The toy's step is linear, so the mean of the kept momenta acts like the averaged one.
+    let average = last(MomentumAtSync::Average);
+    for (a, b) in keep.iter().zip(&average) {
+        assert!((f32::from_bits(*a) - f32::from_bits(*b)).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn the_chosen_weights_are_the_mean_of_the_chosen_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &with(2, 5)) else {
+        panic!("not interrupted")
+    };
+    let chosen = summary.chosen.unwrap();
+    let length = summary.chosen_length.unwrap();
+    let members = (chosen.cycle + 1).saturating_sub(length).max(1)..=chosen.cycle;
+    let points: Vec<Vec<f32>> = members
+        .map(|c| outer(folder.path(), c).into_iter().map(f32::from_bits).collect())
+        .collect();
+    let best = bits(&folder.path().join("best.safetensors"), "w");
+    assert_eq!(best, to_bits(&mean_by_hand(&points)));
+}
+
+#[test]
+fn judging_leaves_training_bitwise_untouched() {
+    let run = |every| {
+        let mut settings = with(2, 5);
+        settings.evaluate.every = every;
+        settings.evaluate.inner = every != Every::Cycles(nonzero(100));
+        let folder = tempfile::tempdir().unwrap();
+        train(folder.path(), &settings);
+        (1..=5).map(|c| outer(folder.path(), c)).collect::<Vec<_>>()
+    };
+    let often = run(Every::Cycles(nonzero(1)));
+    assert_eq!(often, run(Every::Cycles(nonzero(100))));
+    assert_eq!(often, run(Every::Auto));
+}
+
+#[test]
+fn statistics_of_the_chosen_weights_are_re_estimated_on_all_training_data() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &with(2, 5));
+    let found = bits(&folder.path().join("best.safetensors"), "bn.running_mean")[0];
+    let all: Vec<f32> = batches(&settings(), 0).take(5).flat_map(|b| b.images).collect();
+    let expected = all.iter().map(|x| f64::from(*x)).sum::<f64>() / all.len() as f64;
+    assert!((f64::from(f32::from_bits(found)) - expected).abs() < 1e-6);
+}
+
+#[test]
+fn training_stops_one_cycle_after_the_verdict() {
+    let mut settings = with(2, 2);
+    settings.plan.max_steps = steps(200);
+    settings.plan.schedule = Schedule::new(0.1, Decay::Cosine { floor: 0.0 }, 200).unwrap();
+    settings.patience = Some(6);
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    // The verdict on cycle best + 6 is heard at the end of cycle best + 7, which is judged too
+    // and may not be better than the best.
+    let best = summary.chosen.unwrap().cycle;
+    assert_eq!(summary.last_cycle, best + 7);
+    assert!(summary.last_cycle < 100);
+    let events = timeless_events(folder.path());
+    assert!(events.iter().any(|e| e["event"] == "stopped_early"));
+}
+
+#[test]
+fn a_method_without_windows_chooses_among_outer_weights() {
+    let mut settings = with(1, 5);
+    settings.plan.windows.clear();
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    let chosen = summary.chosen.unwrap();
+    assert_eq!(chosen.window, None);
+    assert!(summary.test.hwa.is_none() && summary.test.outer.is_none());
+    assert_eq!((summary.test.inner.len(), summary.test.chosen.is_some()), (1, true));
+    let best = bits(&folder.path().join("best.safetensors"), "w");
+    assert_eq!(best, outer(folder.path(), chosen.cycle));
+}
+
+#[test]
+fn inner_weights_are_saved_on_request() {
+    let mut settings = with(2, 5);
+    settings.checkpoints.inner_cycles = vec![2];
+    settings.checkpoints.inner_every = Some(steps(2));
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings);
+    let mut found: Vec<String> = std::fs::read_dir(folder.path().join("checkpoints"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("inner"))
+        .collect();
+    found.sort();
+    // Cycle 2 is steps 6 to 10: multiples of 2, and the end.
+    let expected: Vec<String> = (0..2)
+        .flat_map(|k| [6, 8, 10].map(|s| format!("inner-000002-{k}-{s:08}.safetensors")))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn outer_weights_that_nothing_needs_are_removed() {
+    let mut settings = with(2, 1);
+    settings.checkpoints.outer_every = nonzero(10);
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings);
+    let store = hwa_store::CheckpointStore::new(folder.path().join("checkpoints"));
+    let kept = store.outer_cycles().unwrap();
+    // Multiples of 10, the last, and what the windows of the two newest states need.
+    assert!(kept.contains(&10) && kept.contains(&20) && kept.contains(&24));
+    assert!(kept.len() < 12 && !kept.contains(&9), "{kept:?}");
+}
+
+#[test]
+fn the_test_curve_is_drawn_after_the_choice_and_under_its_own_name() {
+    let mut settings = with(2, 5);
+    settings.evaluate.test_curve = true;
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    let best = summary.best_on_test.unwrap();
+    assert_eq!(best.curve.len(), 2 * 5); // two windows, five cycles
+    let highest = best.curve.iter().map(|point| point.2).fold(0.0, f64::max);
+    assert_eq!(best.evaluation.top1, highest);
+}

@@ -1,0 +1,153 @@
+//! A run that was cut off and resumed is the uninterrupted run, bit for bit.
+
+mod toy;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use hwa_core::seed::{Purpose, Random};
+use hwa_train::{Interrupt, MomentumAtSync, Outcome, Settings, TrainError};
+use toy::{Fault, Recorder, Seat, fingerprint, settings, train, train_with};
+
+fn uninterrupted(settings: &Settings) -> (Vec<(String, Vec<u8>)>, Vec<serde_json::Value>) {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), settings);
+    fingerprint(folder.path())
+}
+
+fn variants() -> Vec<Settings> {
+    let mut averaged = settings();
+    averaged.momentum_at_sync = MomentumAtSync::Average;
+    averaged.evaluate.inner = true;
+    let mut patient = settings();
+    patient.patience = Some(2);
+    patient.plan.sync_period = std::num::NonZeroU64::MIN;
+    let mut one_shot = settings();
+    one_shot.plan.sync_period = one_shot.plan.max_steps;
+    vec![settings(), averaged, patient, one_shot]
+}
+
+/// Resumes until the run is through.
+fn resume_to_the_end(path: &Path, settings: &Settings) {
+    let outcome = train_with(path, settings, &|_| None, &Mutex::default()).unwrap();
+    assert!(matches!(outcome, Outcome::Finished(_)));
+}
+
+#[test]
+fn a_model_that_dies_at_any_step_costs_nothing_but_time() {
+    for (number, settings) in variants().into_iter().enumerate() {
+        let expected = uninterrupted(&settings);
+        for step in 1..=24 {
+            let folder = tempfile::tempdir().unwrap();
+            let dying = (step % 2) as usize;
+            let faults = |seat| (seat == Seat::Model(dying)).then_some(Fault::PanicAtStep(step));
+            let first = train_with(folder.path(), &settings, &faults, &Mutex::default());
+            if first.is_err() {
+                resume_to_the_end(folder.path(), &settings);
+            }
+            assert!(fingerprint(folder.path()) == expected, "variant {number}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_at_any_step_saves_each_model_where_it_is() {
+    for (number, settings) in variants().into_iter().enumerate() {
+        let expected = uninterrupted(&settings);
+        let mut random = Random::new(number as u64, 0, Purpose::Split, [0, 0]);
+        for _ in 0..12 {
+            let folder = tempfile::tempdir().unwrap();
+            let mut sessions = 0;
+            loop {
+                let (replica, step) = (random.below(2) as usize, 1 + random.below(24));
+                let interrupt_at = Some((replica, step, Interrupt::new()));
+                let recorder = Mutex::new(Recorder { interrupt_at, ..Recorder::default() });
+                let outcome = train_with(folder.path(), &settings, &|_| None, &recorder).unwrap();
+                sessions += 1;
+                if matches!(outcome, Outcome::Finished(_)) || sessions == 5 {
+                    break;
+                }
+            }
+            resume_to_the_end(folder.path(), &settings);
+            assert!(fingerprint(folder.path()) == expected, "variant {number}");
+        }
+    }
+}
+
+#[test]
+fn a_finished_run_resumes_to_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings());
+    let before = fingerprint(folder.path());
+    resume_to_the_end(folder.path(), &settings());
+    assert!(fingerprint(folder.path()) == before);
+}
+
+/// A run that was interrupted once, and so has a state.
+fn interrupted_run(path: &Path) {
+    let interrupt_at = Some((0, 12, Interrupt::new()));
+    let recorder = Mutex::new(Recorder { interrupt_at, ..Recorder::default() });
+    let outcome = train_with(path, &settings(), &|_| None, &recorder).unwrap();
+    assert!(matches!(outcome, Outcome::Interrupted { .. }));
+}
+
+fn newest_manifest(path: &Path) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(path.join("state")).unwrap();
+    let mut manifests: Vec<_> = entries
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "json"))
+        .collect();
+    manifests.sort();
+    manifests.pop().unwrap()
+}
+
+fn resume_error(path: &Path) -> TrainError {
+    train_with(path, &settings(), &|_| None, &Mutex::default()).unwrap_err()
+}
+
+#[test]
+fn states_of_other_versions_experiments_and_arithmetic_are_refused() {
+    for (find, replace, expected) in [
+        ("\"version\":1", "\"version\":99", "the state has version 99, expected 1"),
+        ("\"experiment\":\"toy\"", "\"experiment\":\"x\"", "belongs to another experiment"),
+        ("\"arithmetic\":\"toy\"", "\"arithmetic\":\"sse\"", "was computed with sse"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        interrupted_run(folder.path());
+        let path = newest_manifest(folder.path());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(find), "{text}");
+        std::fs::write(&path, text.replace(find, replace)).unwrap();
+        let message = resume_error(folder.path()).to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_damaged_state_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    interrupted_run(folder.path());
+    let manifest = newest_manifest(folder.path());
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, &text[..text.len() / 2]).unwrap();
+    assert!(resume_error(folder.path()).to_string().contains("manifest-"));
+    std::fs::write(&manifest, &text).unwrap();
+    for entry in std::fs::read_dir(folder.path().join("state")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "safetensors") {
+            std::fs::write(&path, b"not tensors").unwrap();
+        }
+    }
+    assert!(resume_error(folder.path()).to_string().contains("replica-"));
+}
+
+#[test]
+fn only_the_newest_two_states_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &settings());
+    let count = |extension: &str| {
+        let entries = std::fs::read_dir(folder.path().join("state")).unwrap();
+        entries.filter(|e| e.as_ref().unwrap().path().extension().unwrap() == extension).count()
+    };
+    assert_eq!((count("json"), count("safetensors")), (2, 4));
+}

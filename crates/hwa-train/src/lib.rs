@@ -9,14 +9,18 @@
 mod collective;
 mod error;
 mod event;
+mod experiment;
 mod final_pass;
 mod judge;
 mod leader;
 mod log;
 mod measure;
+mod method;
+mod parse;
 mod replica;
 mod run;
 mod settings;
+mod span;
 mod state;
 mod trainer;
 
@@ -29,9 +33,15 @@ pub use event::{
     BestOnTest, CycleEnded, CycleTime, Evaluation, Event, JudgeTime, Judged, Levels, ModelReport,
     ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
 };
+pub use experiment::{
+    Auto, Budget, CheckpointsTable, Data, EvaluateTable, EveryText, Experiment, Hwa, Method, Model,
+    Optimizer, Per, ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths, WindowText,
+};
 pub use final_pass::SealedTest;
 pub use measure::evaluate;
+pub use parse::ExperimentError;
 pub use replica::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 pub use run::{BuildReplica, Outcome, Run};
 pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
+pub use span::{Span, SpanError};
 pub use state::Identity;

@@ -1,0 +1,422 @@
+//! Experiments as files: parsed, overridden, resolved, validated.
+//!
+//! An [`Experiment`] is what a user writes as TOML. Every key has a default,
+//! unknown keys and impossible values are errors that name the key, and the
+//! resolved experiment, defaults and all, is what a run directory keeps.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Init, MomentumAtSync};
+use crate::span::Span;
+
+/// One experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Experiment {
+    /// What the run directory is called.
+    pub name: String,
+    /// Where all random numbers of training come from.
+    pub seed: u64,
+    /// Which method trains.
+    pub method: Method,
+    /// Whether the budget is that of each model or of all together.
+    pub budget: Budget,
+    /// Threads for the arithmetic of one model; by default the cores are shared out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<NonZeroUsize>,
+    /// The images.
+    pub data: Data,
+    /// The network.
+    pub model: Model,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// The budget and the learning rate over it.
+    pub schedule: ScheduleTable,
+    /// Online and offline averaging.
+    pub hwa: Hwa,
+    /// The second stage of SWA.
+    pub swa: Swa,
+    /// Early stopping.
+    pub stop: Stop,
+    /// The judge.
+    pub evaluate: EvaluateTable,
+    /// What is kept on disk.
+    pub checkpoints: CheckpointsTable,
+}
+
+/// A training method: a setting of the same loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// One model, no averaging.
+    Sgd,
+    /// K models averaged every H steps; no window.
+    Online,
+    /// One model; the plain mean of every sample since stage II.
+    Swa,
+    /// One model; a slide window over its checkpoints.
+    Lawa,
+    /// K models averaged every H steps, and a slide window over the averages.
+    #[default]
+    Hwa,
+}
+
+impl Method {
+    /// Whether it trains several models.
+    pub fn is_online(self) -> bool {
+        matches!(self, Self::Online | Self::Hwa)
+    }
+
+    /// Whether it slides a window over outer weights.
+    pub fn has_window(self) -> bool {
+        matches!(self, Self::Lawa | Self::Hwa)
+    }
+}
+
+/// What the budget counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Budget {
+    /// The steps of each model: K models do K times the work, as in the paper.
+    #[default]
+    PerModel,
+    /// The gradient steps of all models together: each does 1/K of them.
+    Total,
+}
+
+/// `[data]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Data {
+    /// The data set's name.
+    pub dataset: String,
+    /// The folder it is in; by default the cache folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Images held out of the training set; by default the data set's own number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<usize>,
+    /// A class-balanced subset of what remains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_examples: Option<usize>,
+}
+
+/// `[model]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// The network's name.
+    pub name: String,
+}
+
+/// `[optimizer]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Optimizer {
+    /// The initial learning rate.
+    pub rate: f64,
+    /// The momentum of SGD.
+    pub momentum: f64,
+    /// Coupled weight decay.
+    pub weight_decay: f64,
+    /// Images per step of one model.
+    pub batch: NonZeroUsize,
+}
+
+/// `[schedule]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduleTable {
+    /// How the rate falls; by default a cosine, and for SWA its two stages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ScheduleKind>,
+    /// The budget in epochs, by default 200 ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<NonZeroU64>,
+    /// ... or in steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<NonZeroU64>,
+    /// The rate that cosine, linear and cyclical fall to.
+    pub floor: f64,
+    /// A ramp at the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Span>,
+    /// Whether the rate changes with every step or every epoch.
+    pub per: Per,
+    /// What `step` multiplies the rate with.
+    pub factor: f64,
+    /// How often `step` does so; by default every 60 epochs ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<Span>,
+    /// ... or when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub milestones: Option<Vec<Span>>,
+    /// The length of a saw-tooth of `cyclical`; by default the synchronization period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period: Option<Span>,
+}
+
+/// How the rate falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScheduleKind {
+    /// Half a cosine over the whole budget.
+    Cosine,
+    /// A line over the whole budget.
+    Linear,
+    /// Times `factor` every so often: the paper's baseline.
+    Step,
+    /// It does not.
+    Constant,
+    /// A saw-tooth.
+    Cyclical,
+    /// The two stages of `[swa]`.
+    TwoStage,
+}
+
+/// How often the rate changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// With every step.
+    #[default]
+    Step,
+    /// With every epoch.
+    Epoch,
+}
+
+/// `[hwa]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hwa {
+    /// The paper's K.
+    pub num_models: NonZeroUsize,
+    /// The paper's H.
+    pub sync_period: Span,
+    /// The paper's I: one, or several to try.
+    pub window_length: WindowLengths,
+    /// Only cycles whose number is a multiple of this enter the window.
+    pub window_stride: NonZeroUsize,
+    /// Whether the models start alike.
+    pub init: Init,
+    /// What becomes of momentum when weights are averaged.
+    pub momentum_at_sync: MomentumAtSync,
+}
+
+/// One window length or several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected cycles (20), a share (\"10%\") or a list of them")]
+pub enum WindowLengths {
+    /// One.
+    One(WindowText),
+    /// Several, each with its own curve.
+    Several(Vec<WindowText>),
+}
+
+impl WindowLengths {
+    /// The lengths as a list.
+    pub fn as_slice(&self) -> &[WindowText] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several,
+        }
+    }
+}
+
+/// A window length as written: cycles, or a share of the budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected cycles (20) or a share (\"10%\")")]
+pub enum WindowText {
+    /// So many cycles.
+    Cycles(NonZeroUsize),
+    /// A share of the budget, such as `"10%"`.
+    Share(String),
+}
+
+/// `[swa]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Swa {
+    /// Where stage II begins.
+    pub start: Span,
+    /// Its (highest) rate.
+    pub rate: f64,
+    /// With a lower rate here, stage II is a saw-tooth down to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+    /// The saw-tooth's length; by default the synchronization period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period: Option<Span>,
+}
+
+/// `[stop]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stop {
+    /// Cycles without a better score; without it the whole budget is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<NonZeroUsize>,
+}
+
+/// `[evaluate]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluateTable {
+    /// Judge every n-th cycle, or `"auto"`: at most 15 % of the training work.
+    pub every: EveryText,
+    /// Statistics are re-estimated until their relative standard error is this.
+    pub tolerance: f64,
+    /// Re-estimate them from augmented images, as in training.
+    pub augment: bool,
+    /// Judge inner weights too.
+    pub inner: bool,
+    /// Evaluate every cycle on test, after the choice.
+    pub test_curve: bool,
+}
+
+/// `every` as written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number of cycles or \"auto\"")]
+pub enum EveryText {
+    /// Every so many cycles.
+    Cycles(NonZeroUsize),
+    /// `"auto"`.
+    Auto(Auto),
+}
+
+impl Default for EveryText {
+    fn default() -> Self {
+        Self::Auto(Auto::Auto)
+    }
+}
+
+/// The word `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    /// `"auto"`
+    Auto,
+}
+
+/// `[checkpoints]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointsTable {
+    /// Keep outer weights of every n-th cycle (and of the last).
+    pub outer_every: NonZeroUsize,
+    /// Save inner weights at the end of these cycles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inner_cycles: Vec<usize>,
+    /// In those cycles, also every so often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_every: Option<Span>,
+    /// How often a resumable state is saved.
+    pub state_every: Span,
+}
+
+// The defaults: a key that is not written has its value from here.
+
+impl Default for Experiment {
+    fn default() -> Self {
+        Self {
+            name: "hwa".to_owned(),
+            seed: 1,
+            method: Method::default(),
+            budget: Budget::default(),
+            threads: None,
+            data: Data::default(),
+            model: Model::default(),
+            optimizer: Optimizer::default(),
+            schedule: ScheduleTable::default(),
+            hwa: Hwa::default(),
+            swa: Swa::default(),
+            stop: Stop::default(),
+            evaluate: EvaluateTable::default(),
+            checkpoints: CheckpointsTable::default(),
+        }
+    }
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self { dataset: "digits".to_owned(), dir: None, validation: None, train_examples: None }
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self { name: "resnet8".to_owned() }
+    }
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Self { rate: 0.1, momentum: 0.9, weight_decay: 5e-4, batch: nonzero(128) }
+    }
+}
+
+impl Default for ScheduleTable {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            epochs: None,
+            steps: None,
+            floor: 0.0,
+            warmup: None,
+            per: Per::default(),
+            factor: 0.1,
+            every: None,
+            milestones: None,
+            period: None,
+        }
+    }
+}
+
+impl Default for Hwa {
+    fn default() -> Self {
+        Self {
+            num_models: nonzero(2),
+            sync_period: Span::Epochs(1.0),
+            window_length: WindowLengths::One(WindowText::Cycles(nonzero(20))),
+            window_stride: NonZeroUsize::MIN,
+            init: Init::default(),
+            momentum_at_sync: MomentumAtSync::default(),
+        }
+    }
+}
+
+impl Default for Swa {
+    fn default() -> Self {
+        Self { start: Span::Share(0.8), rate: 0.05, floor: None, period: None }
+    }
+}
+
+impl Default for EvaluateTable {
+    fn default() -> Self {
+        Self {
+            every: EveryText::default(),
+            tolerance: 0.01,
+            augment: true,
+            inner: false,
+            test_curve: false,
+        }
+    }
+}
+
+impl Default for CheckpointsTable {
+    fn default() -> Self {
+        Self {
+            outer_every: NonZeroUsize::MIN,
+            inner_cycles: Vec::new(),
+            inner_every: None,
+            state_every: Span::Epochs(1.0),
+        }
+    }
+}
+
+fn nonzero(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)
+}

@@ -1,0 +1,340 @@
+//! One definition of a method: numbers for the same loop.
+//!
+//! | method | K | window | rate |
+//! |---|---|---|---|
+//! | `sgd` | 1 | none | any |
+//! | `online` | K | none | any |
+//! | `swa` | 1 | everything since stage II | two stages |
+//! | `lawa` | 1 | I | any |
+//! | `hwa` | K | I | any |
+//!
+//! What a method has no use for (`num_models` for `sgd`, say) is ignored, so that
+//! one experiment can be run under every method.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use hwa_core::{Decay, Granularity, Plan, Schedule, WindowLength, WindowSpec};
+use hwa_data::steps_per_epoch;
+
+use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
+use crate::parse::ExperimentError;
+use crate::settings::{Checkpoints, Evaluate, Every, Settings};
+use crate::span::Span;
+
+/// Epochs of a budget that is not given.
+const DEFAULT_EPOCHS: u64 = 200;
+/// Epochs between the steps of the baseline's rate.
+const STEP_EPOCHS: f64 = 60.0;
+
+impl Experiment {
+    /// Everything that the loop needs, for a training set of so many images.
+    pub fn settings(&self, train_examples: usize) -> Result<Settings, ExperimentError> {
+        self.check_numbers()?;
+        let scale = self.scale(train_examples)?;
+        let sync_period = scale.at_least_one("hwa.sync_period", self.hwa.sync_period)?;
+        let mut plan = Plan {
+            num_models: self.num_models(),
+            max_steps: scale.budget,
+            sync_period,
+            schedule: self.rates(&scale, sync_period)?,
+            windows: Vec::new(),
+        };
+        plan.windows = self.windows(&plan, &scale)?;
+        let settings = Settings {
+            seed: self.seed,
+            plan,
+            batch: self.optimizer.batch,
+            init: self.hwa.init,
+            momentum_at_sync: self.hwa.momentum_at_sync,
+            patience: self.stop.patience.map(NonZeroUsize::get),
+            evaluate: Evaluate {
+                every: match self.evaluate.every {
+                    EveryText::Auto(_) => Every::Auto,
+                    EveryText::Cycles(n) => Every::Cycles(n),
+                },
+                tolerance: self.evaluate.tolerance,
+                augment: self.evaluate.augment,
+                inner: self.evaluate.inner,
+                test_curve: self.evaluate.test_curve,
+            },
+            checkpoints: self.checkpoints(&scale)?,
+        };
+        self.check_against(&settings)?;
+        Ok(settings)
+    }
+
+    /// The models that the method trains.
+    pub fn num_models(&self) -> NonZeroUsize {
+        if self.method.is_online() { self.hwa.num_models } else { NonZeroUsize::MIN }
+    }
+
+    fn scale(&self, train_examples: usize) -> Result<Scale, ExperimentError> {
+        let per_epoch = steps_per_epoch(train_examples, self.optimizer.batch);
+        let table = &self.schedule;
+        if table.epochs.is_some() && table.steps.is_some() {
+            return Err(value("schedule.steps", "and `schedule.epochs` exclude each other"));
+        }
+        let steps = match (table.epochs, table.steps) {
+            (_, Some(steps)) => steps.get(),
+            (epochs, None) => {
+                let epochs = epochs.map_or(DEFAULT_EPOCHS, NonZeroU64::get);
+                epochs.saturating_mul(per_epoch)
+            }
+        };
+        let each = match self.budget {
+            Budget::PerModel => steps,
+            Budget::Total => steps / self.num_models().get() as u64,
+        };
+        let budget = NonZeroU64::new(each).ok_or_else(|| {
+            let models = self.num_models();
+            value(
+                "schedule.steps",
+                format!("must give each of {models} models a step, found {steps}"),
+            )
+        })?;
+        Ok(Scale { per_epoch: per_epoch.max(1), budget })
+    }
+
+    fn rates(&self, scale: &Scale, sync_period: NonZeroU64) -> Result<Schedule, ExperimentError> {
+        let table = &self.schedule;
+        let period = |span: Option<Span>| span.map_or(sync_period.get(), |s| scale.steps(s));
+        let by_default =
+            if self.method == Method::Swa { ScheduleKind::TwoStage } else { ScheduleKind::Cosine };
+        let decay = match table.kind.unwrap_or(by_default) {
+            ScheduleKind::Constant => Decay::Constant,
+            ScheduleKind::Cosine => Decay::Cosine { floor: table.floor },
+            ScheduleKind::Linear => Decay::Linear { floor: table.floor },
+            ScheduleKind::Step => {
+                Decay::Step { factor: table.factor, milestones: self.milestones(scale)? }
+            }
+            ScheduleKind::Cyclical => {
+                Decay::Cyclical { floor: table.floor, period: period(table.period) }
+            }
+            ScheduleKind::TwoStage => Decay::TwoStage {
+                start: scale.steps(self.swa.start),
+                rate: self.swa.rate,
+                cycle: self.swa.floor.map(|floor| (floor, period(self.swa.period))),
+            },
+        };
+        let granularity = match table.per {
+            Per::Step => Granularity::Step,
+            Per::Epoch => Granularity::Epoch { steps: scale.per_epoch },
+        };
+        let wrong = |e: hwa_core::ScheduleError| value("schedule", format!("is impossible: {e}"));
+        let schedule = Schedule::new(self.optimizer.rate, decay, scale.budget.get());
+        let schedule = schedule.and_then(|s| s.with_granularity(granularity)).map_err(wrong)?;
+        Ok(schedule.with_warmup(table.warmup.map_or(0, |span| scale.steps(span))))
+    }
+
+    fn milestones(&self, scale: &Scale) -> Result<Vec<u64>, ExperimentError> {
+        if let Some(spans) = &self.schedule.milestones {
+            return Ok(spans.iter().map(|span| scale.steps(*span)).collect());
+        }
+        let every = self.schedule.every.unwrap_or(Span::Epochs(STEP_EPOCHS));
+        let every = scale.at_least_one("schedule.every", every)?.get();
+        let count = (scale.budget.get() - 1) / every;
+        Ok((1..=count).map(|i| i * every).collect())
+    }
+
+    fn windows(&self, plan: &Plan, scale: &Scale) -> Result<Vec<WindowSpec>, ExperimentError> {
+        if self.method == Method::Swa {
+            // The first sample is the end of the first cycle that lies in stage II.
+            let start = scale.steps(self.swa.start);
+            let first_cycle = start.div_ceil(plan.sync_period.get()) as usize + 1;
+            if first_cycle > plan.num_cycles() {
+                let reason = format!(
+                    "must leave a cycle for stage II: it begins at step {start}, \
+                     the budget is {}",
+                    plan.max_steps
+                );
+                return Err(value("swa.start", reason));
+            }
+            return Ok(vec![WindowSpec::everything_from(first_cycle)]);
+        }
+        if !self.method.has_window() {
+            return Ok(Vec::new());
+        }
+        let lengths = self.hwa.window_length.as_slice();
+        if lengths.is_empty() {
+            return Err(value("hwa.window_length", "must name at least one length"));
+        }
+        let stride = self.hwa.window_stride;
+        let spec = |text| {
+            let length = window_length(text)?.resolve(plan.num_cycles());
+            Ok(WindowSpec { stride, ..WindowSpec::sliding(length) })
+        };
+        lengths.iter().map(spec).collect()
+    }
+
+    fn checkpoints(&self, scale: &Scale) -> Result<Checkpoints, ExperimentError> {
+        let table = &self.checkpoints;
+        if table.inner_every.is_some() && table.inner_cycles.is_empty() {
+            return Err(value("checkpoints.inner_every", "needs `checkpoints.inner_cycles`"));
+        }
+        let every = |span| scale.at_least_one("checkpoints.inner_every", span);
+        Ok(Checkpoints {
+            outer_every: table.outer_every,
+            inner_cycles: table.inner_cycles.clone(),
+            inner_every: table.inner_every.map(every).transpose()?,
+            state_every: scale.at_least_one("checkpoints.state_every", table.state_every)?,
+        })
+    }
+
+    fn check_numbers(&self) -> Result<(), ExperimentError> {
+        let within = |key, found: f64, low: f64, high: f64| {
+            if found >= low && found <= high {
+                return Ok(());
+            }
+            Err(value(key, format!("must be from {low} to {high}, found {found}")))
+        };
+        within("optimizer.momentum", self.optimizer.momentum, 0.0, 1.0)?;
+        within("optimizer.weight_decay", self.optimizer.weight_decay, 0.0, f64::MAX)?;
+        within("evaluate.tolerance", self.evaluate.tolerance, 0.0, 1.0)
+    }
+
+    fn check_against(&self, settings: &Settings) -> Result<(), ExperimentError> {
+        let cycles = settings.plan.num_cycles();
+        if let Some(wrong) = self.checkpoints.inner_cycles.iter().find(|c| **c < 1 || **c > cycles)
+        {
+            let reason = format!("must lie between 1 and {cycles}, found {wrong}");
+            return Err(value("checkpoints.inner_cycles", reason));
+        }
+        if self.evaluate.test_curve && self.checkpoints.outer_every.get() > 1 {
+            return Err(value("evaluate.test_curve", "needs `checkpoints.outer_every = 1`"));
+        }
+        Ok(())
+    }
+}
+
+/// How long an epoch and the budget are, in steps of one model.
+struct Scale {
+    per_epoch: u64,
+    budget: NonZeroU64,
+}
+
+impl Scale {
+    fn steps(&self, span: Span) -> u64 {
+        span.steps(self.per_epoch, self.budget.get())
+    }
+
+    fn at_least_one(&self, key: &'static str, span: Span) -> Result<NonZeroU64, ExperimentError> {
+        NonZeroU64::new(self.steps(span))
+            .ok_or_else(|| value(key, format!("must be at least one step, found {span}")))
+    }
+}
+
+fn window_length(text: &WindowText) -> Result<WindowLength, ExperimentError> {
+    let share = match text {
+        WindowText::Cycles(cycles) => return Ok(WindowLength::Cycles(*cycles)),
+        WindowText::Share(share) => share,
+    };
+    let number = share.trim().strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+    match number {
+        Some(percent) if percent > 0.0 && percent <= 100.0 => {
+            Ok(WindowLength::Share(percent / 100.0))
+        }
+        _ => {
+            let reason = format!("must be cycles (20) or a share (\"10%\"), found {share:?}");
+            Err(value("hwa.window_length", reason))
+        }
+    }
+}
+
+fn value(key: &'static str, reason: impl Into<String>) -> ExperimentError {
+    ExperimentError::Value { key, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// 640 images in batches of 128: five steps an epoch, 100 epochs.
+    fn settings(sets: &[&str]) -> Result<Settings, ExperimentError> {
+        let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+        let text = "[schedule]\nepochs = 100\n";
+        Experiment::parse(text, Path::new("e.toml"), &sets)?.settings(640)
+    }
+
+    fn error(sets: &[&str]) -> String {
+        settings(sets).unwrap_err().to_string()
+    }
+
+    fn windows(settings: &Settings) -> Vec<(Option<usize>, usize)> {
+        let row = |w: &WindowSpec| (w.length.map(NonZeroUsize::get), w.first_cycle);
+        settings.plan.windows.iter().map(row).collect()
+    }
+
+    #[test]
+    fn five_methods_are_numbers_for_one_loop() {
+        for (method, models, expected) in [
+            ("sgd", 1, vec![]),
+            ("online", 2, vec![]),
+            ("lawa", 1, vec![(Some(20), 1)]),
+            ("hwa", 2, vec![(Some(20), 1)]),
+            // stage II from step 400 of 500: the first sample is the end of cycle 81
+            ("swa", 1, vec![(None, 81)]),
+        ] {
+            let settings = settings(&[&format!("method={method}")]).unwrap();
+            assert_eq!(settings.plan.num_models.get(), models, "{method}");
+            assert_eq!(windows(&settings), expected, "{method}");
+            assert_eq!(settings.plan.max_steps.get(), 500);
+            assert_eq!(settings.plan.sync_period.get(), 5);
+        }
+    }
+
+    #[test]
+    fn parallel_mini_batches_and_one_shot_averaging_are_periods() {
+        let every_step = settings(&["method=online", "hwa.sync_period=1"]).unwrap();
+        assert_eq!(every_step.plan.num_cycles(), 500);
+        let once = settings(&["method=online", "hwa.sync_period=100%"]).unwrap();
+        assert_eq!(once.plan.num_cycles(), 1);
+    }
+
+    #[test]
+    fn a_total_budget_is_shared_out() {
+        let total = settings(&["budget=total", "hwa.num_models=4"]).unwrap();
+        assert_eq!(total.plan.max_steps.get(), 125);
+        // The rate falls over the shorter budget: at its middle it is halved.
+        let middle = total.plan.schedule.rate(62) + total.plan.schedule.rate(63);
+        assert!((middle - 0.1).abs() < 1e-12);
+        let reason = error(&["budget=total", "hwa.num_models=501"]);
+        assert!(reason.contains("must give each of 501 models a step, found 500"), "{reason}");
+    }
+
+    #[test]
+    fn windows_come_as_cycles_shares_and_lists() {
+        let several = settings(&["hwa.window_length=[5, \"10%\", 20]"]).unwrap();
+        assert_eq!(windows(&several), [(Some(5), 1), (Some(10), 1), (Some(20), 1)]);
+    }
+
+    #[test]
+    fn the_baseline_falls_every_sixty_epochs() {
+        let baseline = settings(&["method=sgd", "schedule.kind=step"]).unwrap();
+        let rate = |step| (baseline.plan.schedule.rate(step) * 1e9).round() / 1e9;
+        assert_eq!((rate(299), rate(300), rate(499)), (0.1, 0.01, 0.01));
+    }
+
+    #[test]
+    fn impossible_values_name_their_key() {
+        for (set, expected) in [
+            ("schedule.steps=9", "`schedule.steps` and `schedule.epochs` exclude each other"),
+            ("optimizer.rate=0.0", "`schedule` is impossible: `rate` must be above 0, found 0"),
+            ("optimizer.momentum=1.5", "`optimizer.momentum` must be from 0 to 1, found 1.5"),
+            ("hwa.sync_period=0", "`hwa.sync_period` must be at least one step, found 0 steps"),
+            ("hwa.window_length=\"200%\"", "found \"200%\""),
+            ("hwa.window_length=[]", "`hwa.window_length` must name at least one length"),
+            ("checkpoints.inner_cycles=[101]", "must lie between 1 and 100, found 101"),
+            ("checkpoints.inner_every=3", "needs `checkpoints.inner_cycles`"),
+            ("evaluate.tolerance=-1", "`evaluate.tolerance` must be from 0 to 1, found -1"),
+        ] {
+            let message = error(&[set]);
+            assert!(message.contains(expected), "{set}: {message}");
+        }
+        let late = error(&["method=swa", "swa.start=100%"]);
+        assert!(late.contains("must leave a cycle for stage II"), "{late}");
+        let curve = error(&["evaluate.test_curve=true", "checkpoints.outer_every=2"]);
+        assert!(curve.contains("needs `checkpoints.outer_every = 1`"), "{curve}");
+    }
+}

@@ -1,0 +1,165 @@
+//! From TOML text and `--set` overrides to an [`Experiment`].
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table, Value};
+
+use crate::experiment::Experiment;
+
+/// Why an experiment could not be understood or cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// The file is not such TOML; the message shows the line.
+    #[error("{}: {message}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        message: String,
+    },
+    /// An override cannot be applied.
+    #[error("--set {set}: {message}")]
+    Override {
+        /// The override as given.
+        set: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A value is impossible.
+    #[error("`{key}` {reason}")]
+    Value {
+        /// The key, with its table.
+        key: &'static str,
+        /// What it must be, and what it is.
+        reason: String,
+    },
+}
+
+impl Experiment {
+    /// Reads an experiment's text; `path` is for messages.
+    ///
+    /// ```
+    /// use hwa_train::Experiment;
+    ///
+    /// let text = "name = \"mine\"\n[hwa]\nnum_models = 4\n";
+    /// let sets = ["hwa.window_length=[5, 10]".to_owned(), "method=lawa".to_owned()];
+    /// let experiment = Experiment::parse(text, "mine.toml".as_ref(), &sets)?;
+    /// assert_eq!(experiment.hwa.num_models.get(), 4);
+    /// assert_eq!(experiment.hwa.window_length.as_slice().len(), 2);
+    /// # Ok::<_, hwa_train::ExperimentError>(())
+    /// ```
+    pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ExperimentError> {
+        let file = |message: String| ExperimentError::File { path: path.to_owned(), message };
+        // The file alone first, so that its errors show its own lines.
+        let mut experiment: Self =
+            toml::from_str(text).map_err(|e| file(e.to_string().trim_end().to_owned()))?;
+        let mut document: DocumentMut = text
+            .parse()
+            .map_err(|e: toml_edit::TomlError| file(e.to_string().trim_end().to_owned()))?;
+        for set in sets {
+            let wrong = |message: String| ExperimentError::Override { set: set.clone(), message };
+            apply(&mut document, set).map_err(wrong)?;
+            let text = document.to_string();
+            experiment = toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
+        }
+        Ok(experiment)
+    }
+
+    /// The experiment as TOML, every default written out.
+    pub fn to_toml(&self) -> Result<String, ExperimentError> {
+        toml::to_string_pretty(self).map_err(|e| ExperimentError::File {
+            path: PathBuf::from("experiment.toml"),
+            message: e.to_string(),
+        })
+    }
+}
+
+/// Applies `key=value`; the value is TOML, or else a bare word.
+fn apply(document: &mut DocumentMut, set: &str) -> Result<(), String> {
+    let (key, text) = set.split_once('=').ok_or("expected key=value")?;
+    let (key, text) = (key.trim(), text.trim());
+    let value: Value = match text.parse() {
+        Ok(value) => value,
+        Err(_) if text.chars().all(|c| !c.is_control()) => Value::from(text),
+        Err(error) => return Err(error.to_string()),
+    };
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    if last.is_empty() || parts.iter().any(|part| part.is_empty()) {
+        return Err(format!("{key:?} is not a key"));
+    }
+    let mut table: &mut Table = document.as_table_mut();
+    for part in parts {
+        let item = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
+        table = item.as_table_mut().ok_or_else(|| format!("`{part}` is not a table"))?;
+    }
+    table.insert(last, Item::Value(value));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::experiment::Method;
+
+    fn parse(text: &str, sets: &[&str]) -> Result<Experiment, ExperimentError> {
+        let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+        Experiment::parse(text, Path::new("e.toml"), &sets)
+    }
+
+    fn error(text: &str, sets: &[&str]) -> String {
+        parse(text, sets).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default_experiment() {
+        assert_eq!(parse("", &[]).unwrap(), Experiment::default());
+    }
+
+    #[test]
+    fn the_resolved_experiment_reads_back_as_itself() {
+        let experiment = parse("[hwa]\nsync_period = \"0.25 epochs\"\n", &["stop.patience=3"]);
+        let experiment = experiment.unwrap();
+        let text = experiment.to_toml().unwrap();
+        assert_eq!(parse(&text, &[]).unwrap(), experiment);
+    }
+
+    #[test]
+    fn errors_of_the_file_show_the_line_and_the_key() {
+        let unknown = error("seed = 2\n[hwa]\nnum_modles = 2\n", &[]);
+        assert!(unknown.starts_with("e.toml: TOML parse error at line 3"), "{unknown}");
+        assert!(unknown.contains("num_modles"), "{unknown}");
+        let wrong_type = error("[optimizer]\nrate = \"fast\"\n", &[]);
+        assert!(wrong_type.contains("line 2") && wrong_type.contains("fast"), "{wrong_type}");
+        let impossible = error("[hwa]\nnum_models = 0\n", &[]);
+        assert!(impossible.contains("line 2"), "{impossible}");
+        assert!(error("seed = \n", &[]).contains("line 1"));
+    }
+
+    #[test]
+    fn overrides_take_toml_values_and_bare_words() {
+        let experiment = parse("", &["method=swa", "hwa.window_length=\"10%\"", "seed=7"]).unwrap();
+        assert_eq!((experiment.method, experiment.seed), (Method::Swa, 7));
+        let experiment = parse("", &["hwa.sync_period=epoch", "data.dir=/a b/c"]).unwrap();
+        assert_eq!(experiment.data.dir, Some(PathBuf::from("/a b/c")));
+    }
+
+    #[test]
+    fn an_override_that_fails_is_named() {
+        assert!(error("", &["hwa.num_models=0"]).starts_with("--set hwa.num_models=0: "));
+        assert!(error("", &["hwa.modles=2"]).contains("unknown field `modles`"));
+        assert_eq!(error("", &["seed"]), "--set seed: expected key=value");
+        assert!(error("", &["seed.x=1"]).contains("--set seed.x=1"));
+        assert!(error("", &[".=1"]).contains("is not a key"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,80}", set in "\\PC{0,40}") {
+            let _ = parse(&text, &[]);
+            let _ = parse("", &[&set]);
+        }
+    }
+}

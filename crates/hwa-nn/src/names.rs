@@ -1,0 +1,189 @@
+//! A module's tensors by name: its fields' dotted path, as in `layer1.0.conv1.weight`.
+//!
+//! With the fields of this crate's models these are the names of PyTorch's state
+//! dict; with Burn's own layers, or a user's, they are the names of their fields.
+//! Boolean tensors are constants to training and are left out.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use hwa_core::{Role, Tensor as NamedTensor, Values, Weights, WeightsError};
+
+/// PyTorch stores this as a scalar; Burn's smallest tensor has one dimension.
+const SCALAR_COUNTER: &str = "num_batches_tracked";
+
+/// All tensors of a module: parameters, statistics and counters.
+pub fn export<M: Module>(module: &M) -> Result<Weights, WeightsError> {
+    let mut reader = Reader::default();
+    // Burn's own batch norm keeps updates pending; a validation copy has them applied.
+    module.valid().visit(&mut reader);
+    reader.outcome.map(|()| reader.weights)
+}
+
+/// The module with all of its tensors replaced.
+///
+/// Names, shapes, types and roles have to be the module's, or nothing is loaded.
+pub fn load<M: Module>(module: &M, weights: &Weights) -> Result<M, WeightsError> {
+    export(module)?.ensure_same_layout(weights)?;
+    Ok(replace(module, weights))
+}
+
+/// The module with its parameters replaced; statistics and counters stay.
+///
+/// `weights` holds all parameters and nothing else, or nothing is loaded.
+pub fn load_parameters<M: Module>(module: &M, weights: &Weights) -> Result<M, WeightsError> {
+    export(module)?.only(Role::Parameter).ensure_same_layout(weights)?;
+    Ok(replace(module, weights))
+}
+
+/// The names of a module's parameters, with their ids.
+pub(crate) fn parameter_ids<M: Module>(module: &M) -> Vec<(String, ParamId)> {
+    let mut finder = Finder::default();
+    module.visit(&mut finder);
+    finder.found
+}
+
+fn replace<M: Module>(module: &M, weights: &Weights) -> M {
+    let mut finder = Finder::default();
+    module.visit(&mut finder);
+    let mut writer = Writer { path: Path::default(), weights };
+    // A validation copy shares no running statistics with the module and has none pending.
+    let loaded = module.valid().map(&mut writer);
+    if finder.autodiff { loaded.train() } else { loaded }
+}
+
+/// Where a traversal is.
+#[derive(Default)]
+struct Path(Vec<String>);
+
+impl Path {
+    fn enter(&mut self, name: &str) {
+        self.0.push(name.to_owned());
+    }
+
+    fn exit(&mut self) {
+        self.0.pop();
+    }
+
+    fn name(&self) -> String {
+        self.0.join(".")
+    }
+}
+
+struct Reader {
+    path: Path,
+    weights: Weights,
+    outcome: Result<(), WeightsError>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { path: Path::default(), weights: Weights::new(), outcome: Ok(()) }
+    }
+}
+
+impl Reader {
+    fn take(&mut self, shape: Vec<usize>, values: Values) {
+        let name = self.path.name();
+        let is_scalar = name.rsplit('.').next() == Some(SCALAR_COUNTER) && shape == [1];
+        let shape = if is_scalar { Vec::new() } else { shape };
+        let role = Role::infer(&name, values.value_type());
+        let inserted =
+            NamedTensor::new(role, shape, values).and_then(|t| self.weights.insert(name, t));
+        if self.outcome.is_ok() {
+            self.outcome = inserted;
+        }
+    }
+}
+
+impl ModuleVisitor for Reader {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.enter(name);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let data = param.base().into_data();
+        let values = match data.dtype() {
+            DType::F64 => Values::F64(data.iter().collect()),
+            DType::F16 => Values::F16(data.iter().collect()),
+            DType::BF16 => Values::BF16(data.iter().collect()),
+            _ => Values::F32(data.iter().collect()),
+        };
+        self.take(data.shape().to_vec(), values);
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let data = param.base().into_data();
+        self.take(data.shape().to_vec(), Values::I64(data.iter().collect()));
+    }
+}
+
+/// Finds parameters and whether the module is set up for training.
+#[derive(Default)]
+struct Finder {
+    path: Path,
+    found: Vec<(String, ParamId)>,
+    autodiff: bool,
+}
+
+impl ModuleVisitor for Finder {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.enter(name);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.autodiff |= param.base().is_autodiff();
+        let name = self.path.name();
+        if Role::infer(&name, hwa_core::ValueType::F32) == Role::Parameter {
+            self.found.push((name, param.id));
+        }
+    }
+}
+
+struct Writer<'a> {
+    path: Path,
+    weights: &'a Weights,
+}
+
+impl ModuleMapper for Writer<'_> {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.enter(name);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(tensor) = self.weights.get(&self.path.name()) else { return param };
+        param.map(|old| {
+            let data = tensor_data(tensor, old.dims().to_vec());
+            Tensor::from_data(data, (&old.device(), old.dtype()))
+        })
+    }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        let Some(tensor) = self.weights.get(&self.path.name()) else { return param };
+        param.map(|old| {
+            let data = tensor_data(tensor, old.dims().to_vec());
+            Tensor::from_data(data, (&old.device(), old.dtype()))
+        })
+    }
+}
+
+fn tensor_data(tensor: &NamedTensor, shape: Vec<usize>) -> TensorData {
+    match tensor.values() {
+        Values::F64(v) => TensorData::new(v.clone(), shape),
+        Values::F32(v) => TensorData::new(v.clone(), shape),
+        Values::F16(v) => TensorData::new(v.clone(), shape),
+        Values::BF16(v) => TensorData::new(v.clone(), shape),
+        Values::I64(v) => TensorData::new(v.clone(), shape),
+    }
+}

@@ -4,7 +4,7 @@
 //! batch goes into the [`Pass`], never into the layer.
 
 use burn::module::{Module, Param, ParamId};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 
 use crate::init::Init;
 use crate::ops::{self, Activation, Affine, ChannelStatistics, Convolution, Normalisation};
@@ -95,7 +95,8 @@ impl BatchNorm {
         let zeros = || Tensor::zeros([channels], device);
         let ones = || Tensor::ones([channels], device);
         let statistic = |tensor| Param::from_tensor(tensor).set_require_grad(false);
-        let batches = Tensor::<1, Int>::zeros([1], device);
+        // Burn's integers have 32 bits by default.
+        let batches = Tensor::<1, Int>::zeros([1], (device, DType::I64));
         Self {
             weight: Param::from_tensor(ones()),
             bias: Param::from_tensor(zeros()),

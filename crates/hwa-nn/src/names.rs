@@ -171,10 +171,28 @@ impl ModuleMapper for Writer<'_> {
 
     fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
         let Some(tensor) = self.weights.get(&self.path.name()) else { return param };
+        let Values::I64(values) = tensor.values() else { return param };
         param.map(|old| {
-            let data = tensor_data(tensor, old.dims().to_vec());
+            // Burn panics at what its type cannot hold; a counter that large has no meaning.
+            let (low, high) = range(old.dtype());
+            let values: Vec<i64> = values.iter().map(|v| (*v).clamp(low, high)).collect();
+            let data = TensorData::new(values, old.dims().to_vec());
             Tensor::from_data(data, (&old.device(), old.dtype()))
         })
+    }
+}
+
+/// What an integer type can hold, as far as a counter can.
+fn range(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::I64 => (i64::MIN, i64::MAX),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::U64 => (0, i64::MAX),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::U16 => (0, u16::MAX.into()),
+        _ => (0, u8::MAX.into()),
     }
 }
 

@@ -154,3 +154,59 @@ fn along_channels(x: Tensor<1>) -> Tensor<4> {
     let [channels] = x.dims();
     x.reshape([1, 1, 1, channels])
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+
+    use super::*;
+
+    fn image(values: &[f32], shape: [usize; 4]) -> Tensor<4> {
+        Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+    }
+
+    fn to_vec(tensor: Tensor<4>) -> Vec<f32> {
+        tensor.into_data().iter::<f32>().collect()
+    }
+
+    #[test]
+    fn a_convolution_sees_rows_columns_and_channels_in_that_order() {
+        // 2 x 2 pixels of 2 channels: channel 0 is 1 2 / 3 4, channel 1 is 10 20 / 30 40.
+        let x = image(&[1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0], [1, 2, 2, 2]);
+        // One output: the upper right of channel 0 and the lower left of channel 1.
+        let weight = image(&[0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0], [1, 2, 2, 2]);
+        let form = Convolution { stride: 1, padding: 0, groups: 1 };
+        let bias = Tensor::from_data([0.5], &Device::flex());
+        assert_eq!(to_vec(conv2d(x, weight, Some(bias), form)), [32.5]);
+    }
+
+    #[test]
+    fn groups_keep_channels_apart() {
+        let x = image(&[1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0], [1, 2, 2, 2]);
+        // Two groups of one channel, 1 x 1, times 2 and 3; every second pixel.
+        let weight = image(&[2.0, 3.0], [2, 1, 1, 1]);
+        let form = Convolution { stride: 2, padding: 0, groups: 2 };
+        assert_eq!(to_vec(conv2d(x, weight, None, form)), [2.0, 30.0]);
+    }
+
+    #[test]
+    fn the_shortcut_takes_every_second_pixel_and_pads_channels_evenly() {
+        let x = image(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], [1, 3, 3, 1]);
+        let expected = [0.0, 1.0, 0.0, 0.0, 3.0, 0.0, 0.0, 7.0, 0.0, 0.0, 9.0, 0.0];
+        assert_eq!(to_vec(subsample_and_pad(x.clone(), 3)), expected);
+        assert_eq!(to_vec(subsample_and_pad(x, 1)), [1.0, 3.0, 7.0, 9.0]);
+    }
+
+    #[test]
+    fn a_constant_channel_normalises_to_its_shift() {
+        let device = Device::flex();
+        let affine =
+            Affine { weight: Tensor::ones([1], &device), bias: Tensor::from_data([0.25], &device) };
+        let form = Normalisation { epsilon: 1e-5, activation: Activation::Relu };
+        let x = image(&[1e6; 8], [2, 2, 2, 1]);
+        let (y, statistics) = batch_norm(x, affine, None, form);
+        assert_eq!(to_vec(y), [0.25; 8]);
+        assert_eq!(statistics.mean.into_scalar::<f32>(), 1e6);
+        assert_eq!(statistics.variance.into_scalar::<f32>(), 0.0);
+    }
+}

@@ -27,6 +27,14 @@ pub enum NnError {
         /// The tensor.
         name: String,
     },
+    /// Two tensors of the model are clones of one.
+    #[error("`{second}` is a clone of `{first}`: build each layer, do not clone it")]
+    SharedTensor {
+        /// The tensor.
+        first: String,
+        /// Its clone.
+        second: String,
+    },
     /// Two tensors of the model share a name, or one cannot be named.
     #[error("the model's tensors cannot be named: {0}")]
     Names(#[from] WeightsError),

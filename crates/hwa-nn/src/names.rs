@@ -6,7 +6,7 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use hwa_core::{Role, Tensor as NamedTensor, Values, Weights, WeightsError};
+use hwa_core::{Role, Tensor as NamedTensor, ValueType, Values, Weights, WeightsError};
 
 /// PyTorch stores this as a scalar; Burn's smallest tensor has one dimension.
 const SCALAR_COUNTER: &str = "num_batches_tracked";
@@ -35,8 +35,15 @@ pub fn load_parameters<M: Module>(module: &M, weights: &Weights) -> Result<M, We
     Ok(replace(module, weights))
 }
 
-/// The names of a module's parameters, with their ids.
-pub(crate) fn parameter_ids<M: Module>(module: &M) -> Vec<(String, ParamId)> {
+/// One tensor of a module.
+pub(crate) struct Found {
+    pub name: String,
+    pub id: ParamId,
+    pub role: Role,
+}
+
+/// The tensors of a module, in the order of its fields.
+pub(crate) fn tensors<M: Module>(module: &M) -> Vec<Found> {
     let mut finder = Finder::default();
     module.visit(&mut finder);
     finder.found
@@ -121,12 +128,20 @@ impl ModuleVisitor for Reader {
     }
 }
 
-/// Finds parameters and whether the module is set up for training.
+/// Finds tensors, and whether the module is set up for training.
 #[derive(Default)]
 struct Finder {
     path: Path,
-    found: Vec<(String, ParamId)>,
+    found: Vec<Found>,
     autodiff: bool,
+}
+
+impl Finder {
+    fn take(&mut self, id: ParamId, value_type: ValueType) {
+        let name = self.path.name();
+        let role = Role::infer(&name, value_type);
+        self.found.push(Found { name, id, role });
+    }
 }
 
 impl ModuleVisitor for Finder {
@@ -140,10 +155,11 @@ impl ModuleVisitor for Finder {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.autodiff |= param.base().is_autodiff();
-        let name = self.path.name();
-        if Role::infer(&name, hwa_core::ValueType::F32) == Role::Parameter {
-            self.found.push((name, param.id));
-        }
+        self.take(param.id, ValueType::F32);
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        self.take(param.id, ValueType::I64);
     }
 }
 

@@ -18,7 +18,8 @@ use crate::ops::ChannelStatistics;
 pub enum Mode {
     /// A training step: batch norm uses its batch's statistics.
     Train,
-    /// Re-estimation of running statistics: batch norm behaves as in training.
+    /// Re-estimation of running statistics: batch norm behaves as in training,
+    /// Burn's dropout as in evaluation.
     Recalibrate,
     /// Evaluation: batch norm uses its running statistics.
     Evaluate,
@@ -65,7 +66,8 @@ impl Pass {
     }
 
     /// Moves the running statistics of `module` towards what this pass saw, as
-    /// PyTorch does: by the layer's momentum, with the unbiased variance.
+    /// PyTorch does: by the layer's momentum, with the unbiased variance. Where
+    /// PyTorch refuses, at a single value per channel, the variance is zero.
     pub fn move_statistics<M: Module>(self, module: M) -> M {
         let mut mapper = Rewrite::default();
         for seen in self.seen {

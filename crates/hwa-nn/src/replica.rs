@@ -5,13 +5,16 @@
 //! Nothing here is global: Burn's CPU backend uses the rayon pool of the thread
 //! that calls it, so each replica's thread brings a pool of its own.
 
+use std::collections::HashMap;
+
+use burn::module::ParamId;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
 use crate::error::NnError;
-use crate::names;
+use crate::names::{self, Found};
 use crate::network::Network;
 use crate::ops::cross_entropy;
 use crate::pass::{Mode, Pass, Pool};
@@ -60,26 +63,24 @@ pub struct BurnReplica<N> {
 impl<N: Network> BurnReplica<N> {
     /// A replica of a network as it is, with momentum zero.
     ///
-    /// Fails if the network holds batch-norm statistics of a layer other than this
-    /// crate's [`BatchNorm`](crate::layers::BatchNorm): they could not be
-    /// re-estimated for averaged weights.
+    /// Refused are a network with clones of one layer, whose gradients, momentum and
+    /// statistics Burn could not tell apart, and one with batch-norm statistics of a
+    /// layer other than this crate's [`BatchNorm`](crate::layers::BatchNorm), which
+    /// could not be re-estimated for averaged weights.
     pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
         task.validate()?;
-        let weights = names::export(&network)?;
-        let statistics = weights.only(Role::Statistic);
-        for (name, _) in statistics.iter() {
-            let layer = name.rsplit_once('.').map_or("", |(layer, _)| layer);
-            if weights.get(&format!("{layer}.num_batches_tracked")).is_none() {
-                return Err(NnError::ForeignStatistic { name: name.to_owned() });
-            }
-        }
+        let tensors = names::tensors(&network);
+        ensure_distinct(&tensors)?;
+        ensure_own_statistics(&tensors)?;
+        // Names that cannot be exported are better found now than at the first checkpoint.
+        names::export(&network)?;
         let device = network.devices().into_iter().next().unwrap_or_else(Device::flex);
         Ok(Self {
             network: network.train(),
             sgd: Sgd::new(config),
             task,
             device: device.without_autodiff(),
-            has_statistics: !statistics.is_empty(),
+            has_statistics: tensors.iter().any(|tensor| tensor.role == Role::Statistic),
         })
     }
 
@@ -240,4 +241,28 @@ impl<N: Network> Replica for BurnReplica<N> {
         self.network = network;
         Ok(())
     }
+}
+
+/// Clones of a layer share their tensors' ids, by which Burn finds gradients.
+fn ensure_distinct(tensors: &[Found]) -> Result<(), NnError> {
+    let mut names: HashMap<ParamId, &str> = HashMap::new();
+    for tensor in tensors {
+        if let Some(first) = names.insert(tensor.id, &tensor.name) {
+            let (first, second) = (first.to_owned(), tensor.name.clone());
+            return Err(NnError::SharedTensor { first, second });
+        }
+    }
+    Ok(())
+}
+
+/// This crate's batch norm counts its batches, Burn's does not.
+fn ensure_own_statistics(tensors: &[Found]) -> Result<(), NnError> {
+    let is_there = |name: &str| tensors.iter().any(|tensor| tensor.name == name);
+    for Found { name, .. } in tensors.iter().filter(|tensor| tensor.role == Role::Statistic) {
+        let layer = name.rfind('.').map_or("", |dot| &name[..=dot]);
+        if !is_there(&format!("{layer}num_batches_tracked")) {
+            return Err(NnError::ForeignStatistic { name: name.clone() });
+        }
+    }
+    Ok(())
 }

@@ -9,11 +9,11 @@
 //!
 //! Momentum starts at zero, which gives PyTorch's first step, where `m` is `g`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
-use burn::tensor::{Gradients, Tensor, TensorData};
-use hwa_core::{Role, Tensor as NamedTensor, Values, Weights, WeightsError};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Gradients, Tensor};
+use hwa_core::{Role, Weights, WeightsError};
 
 use crate::names;
 
@@ -47,17 +47,8 @@ impl Sgd {
 
     /// The momentum of every parameter of the module, under its name.
     pub fn momentum<M: Module>(&self, module: &M) -> Result<Weights, WeightsError> {
-        let parameters = names::export(module)?.only(Role::Parameter);
-        let mut momentum = Weights::new();
-        for (name, id) in names::parameter_ids(module) {
-            let shape = parameters.require(&name)?.shape().to_vec();
-            let values = match self.momentum.get(&id) {
-                Some(tensor) => tensor.to_data().iter::<f32>().collect(),
-                None => vec![0.0; shape.iter().product()],
-            };
-            momentum.insert(name, NamedTensor::parameter(shape, values)?)?;
-        }
-        Ok(momentum)
+        let shown = module.valid().map(&mut Show { momentum: &self.momentum });
+        Ok(names::export(&shown)?.only(Role::Parameter))
     }
 
     /// Takes over the momentum of every parameter of the module, or nothing.
@@ -66,19 +57,43 @@ impl Sgd {
         module: &M,
         momentum: &Weights,
     ) -> Result<(), WeightsError> {
-        self.momentum(module)?.ensure_same_layout(momentum)?;
-        let devices = module.devices();
-        for (name, id) in names::parameter_ids(module) {
-            let (Some(device), Values::F32(values)) =
-                (devices.first(), momentum.require(&name)?.values())
-            else {
-                continue;
-            };
-            let data = TensorData::new(values.clone(), [values.len()]);
-            let device = device.clone().without_autodiff();
-            self.momentum.insert(id, Tensor::from_data(data, &device));
-        }
+        let shown = names::load_parameters(&module.valid(), momentum)?;
+        let wanted = names::tensors(module).into_iter().filter(|t| t.role == Role::Parameter);
+        let mut collect = Collect { wanted: wanted.map(|t| t.id).collect(), found: HashMap::new() };
+        shown.visit(&mut collect);
+        self.momentum = collect.found;
         Ok(())
+    }
+}
+
+/// Puts momentum in the place of weights.
+struct Show<'a> {
+    momentum: &'a HashMap<ParamId, Tensor<1>>,
+}
+
+impl ModuleMapper for Show<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let kept = self.momentum.get(&param.id).cloned();
+        param.map(|weights| match kept {
+            Some(momentum) => momentum.reshape(weights.shape()),
+            None => weights.zeros_like(),
+        })
+    }
+}
+
+/// Takes momentum from the place of weights.
+struct Collect {
+    wanted: HashSet<ParamId>,
+    found: HashMap<ParamId, Tensor<1>>,
+}
+
+impl ModuleVisitor for Collect {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if self.wanted.contains(&param.id) {
+            let momentum = param.base();
+            let elements = momentum.shape().num_elements();
+            self.found.insert(param.id, momentum.reshape([elements]));
+        }
     }
 }
 

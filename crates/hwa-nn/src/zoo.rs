@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use burn::tensor::Device;
 use hwa_core::Role;
+use hwa_train::Replica;
 
 use crate::error::NnError;
 use crate::init::Init;
@@ -64,8 +65,8 @@ impl ModelSpec {
         task: Task,
         origin: Origin,
         config: SgdConfig,
-    ) -> Result<BurnReplica<ResNet>, NnError> {
-        BurnReplica::new(self.network(task, origin)?, task, config)
+    ) -> Result<Box<dyn Replica>, NnError> {
+        Ok(Box::new(BurnReplica::new(self.network(task, origin)?, task, config)?))
     }
 
     fn network(&self, task: Task, origin: Origin) -> Result<ResNet, NnError> {

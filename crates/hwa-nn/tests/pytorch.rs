@@ -18,9 +18,7 @@ use hwa_core::{Decay, Role, Schedule, ValueType};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::BatchNorm;
 use hwa_nn::ops::{self, Activation};
-use hwa_nn::{
-    BurnReplica, Init, Mode, ModelSpec, Network, Origin, Pass, ResNet, Sgd, SgdConfig, Task, names,
-};
+use hwa_nn::{BurnReplica, Init, Mode, Network, Pass, ResNet, Sgd, SgdConfig, Task, names};
 use hwa_train::Replica;
 use noise::{IMAGES, batch, fill, noise, noise_f32, values};
 use serde::Deserialize;
@@ -59,12 +57,12 @@ fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// A ResNet for 16 x 16 images with the script's weights.
-fn filled(model: &str) -> BurnReplica<ResNet> {
+/// A ResNet of depth `6 * blocks + 2` for 16 x 16 images, with the script's weights.
+fn filled(blocks: usize) -> BurnReplica<ResNet> {
     let images = ImageShape { height: 16, width: 16, channels: 3 };
     let task = Task { images, classes: 10 };
-    let spec: ModelSpec = model.parse().unwrap();
-    let mut replica = spec.build(task, Origin { seed: 1, replica: 0 }, PLAIN).unwrap();
+    let network = ResNet::new(blocks, 3, 10, &mut Init::new(1, 0, &Device::flex()));
+    let mut replica = BurnReplica::new(network, task, PLAIN).unwrap();
     replica.load(&fill(&replica.weights().unwrap())).unwrap();
     replica
 }
@@ -81,7 +79,7 @@ fn the_state_dict_has_pytorchs_names_shapes_and_types() {
         r#type: String,
     }
     let golden: Golden = read("state_dict.json");
-    let found = filled("resnet20").state().unwrap().weights;
+    let found = filled(3).state().unwrap().weights;
     let names: Vec<&str> = found.iter().map(|(name, _)| name).collect();
     let expected: Vec<&str> = golden.tensors.keys().map(String::as_str).collect();
     assert_eq!(names, expected);
@@ -261,7 +259,7 @@ struct Gradient {
 #[test]
 fn a_resnet20_scores_and_moves_its_statistics_as_pytorchs_does() {
     let golden: ResNet20 = read("resnet20.json");
-    let mut replica = filled("resnet20");
+    let mut replica = filled(3);
     let batch = batch(golden.images, 8, 16);
     let device = Device::flex();
     let images = tensor(batch.images.clone(), [8, 16, 16, 3], &device);
@@ -293,7 +291,7 @@ fn a_resnet20_scores_and_moves_its_statistics_as_pytorchs_does() {
 #[test]
 fn the_gradients_of_a_resnet20_are_as_exact_as_pytorchs() {
     let golden: ResNet20 = read("resnet20.json");
-    let mut replica = filled("resnet20");
+    let mut replica = filled(3);
     replica.step(&batch(golden.images, 8, 16), 0.0).unwrap();
     // Momentum was zero and there is no weight decay, so now it is the gradient.
     let gradients = replica.momentum().unwrap();
@@ -349,7 +347,7 @@ fn re_estimation_pools_over_batches_of_different_sizes() {
         variance: Vec<f64>,
     }
     let golden: Golden = read("pooled.json");
-    let mut replica = filled("resnet8");
+    let mut replica = filled(1);
     let sizes = golden.sizes.iter().enumerate();
     let mut batches = sizes.map(|(i, &n)| Ok::<Batch, DataError>(batch(IMAGES + i as u64, n, 16)));
     let found = replica.recalibrate(&mut batches, 0.0).unwrap();

@@ -13,9 +13,7 @@ use hwa_core::{Role, Values, Weights, WeightsError};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::{self, BatchNorm};
 use hwa_nn::ops::{Activation, global_average_pool};
-use hwa_nn::{
-    BurnReplica, Init, ModelSpec, Network, NnError, Origin, Pass, ResNet, SgdConfig, Task,
-};
+use hwa_nn::{BurnReplica, Init, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
 use hwa_train::{Replica, ReplicaError, State};
 use noise::{IMAGES, batch, fill, values};
 
@@ -23,12 +21,12 @@ const SGD: SgdConfig = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
 const SMALL: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
 const TASK: Task = Task { images: SMALL, classes: 10 };
 
-fn resnet8(replica: u32) -> BurnReplica<ResNet> {
+fn resnet8(replica: u32) -> Box<dyn Replica> {
     let spec: ModelSpec = "resnet8".parse().unwrap();
     spec.build(TASK, Origin { seed: 7, replica }, SGD).unwrap()
 }
 
-fn train(replica: &mut impl Replica, steps: std::ops::Range<u64>) -> Vec<f64> {
+fn train(replica: &mut dyn Replica, steps: std::ops::Range<u64>) -> Vec<f64> {
     steps.map(|i| replica.step(&batch(IMAGES + i, 6, 8), 0.05).unwrap().loss).collect()
 }
 
@@ -84,7 +82,7 @@ fn replicas_in_concurrent_threads_train_as_one_alone() {
     let run = |id| {
         in_a_pool(1, move || {
             let mut replica = resnet8(id);
-            train(&mut replica, 0..4);
+            train(replica.as_mut(), 0..4);
             replica.state().unwrap()
         })
     };
@@ -103,7 +101,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |threads| {
         in_a_pool(threads, || {
             let mut replica = resnet8(0);
-            train(&mut replica, 0..3);
+            train(replica.as_mut(), 0..3);
             replica.state().unwrap()
         })
     };
@@ -113,22 +111,22 @@ fn the_number_of_threads_does_not_change_a_bit() {
 #[test]
 fn a_restored_replica_goes_on_bit_for_bit() {
     let mut whole = resnet8(0);
-    train(&mut whole, 0..3);
+    train(whole.as_mut(), 0..3);
     let saved = whole.state().unwrap();
-    let losses = train(&mut whole, 3..6);
+    let losses = train(whole.as_mut(), 3..6);
 
     let mut resumed = resnet8(9);
-    train(&mut resumed, 20..22);
+    train(resumed.as_mut(), 20..22);
     resumed.restore(&saved).unwrap();
     assert_same_bits(&resumed.state().unwrap(), &saved);
-    assert_eq!(train(&mut resumed, 3..6), losses);
+    assert_eq!(train(resumed.as_mut(), 3..6), losses);
     assert_same_bits(&resumed.state().unwrap(), &whole.state().unwrap());
 }
 
 #[test]
 fn evaluation_moves_nothing() {
     let mut replica = resnet8(0);
-    train(&mut replica, 0..2);
+    train(replica.as_mut(), 0..2);
     let before = replica.state().unwrap();
     let first = replica.evaluate(&batch(IMAGES + 50, 9, 8)).unwrap();
     let second = replica.evaluate(&batch(IMAGES + 50, 9, 8)).unwrap();
@@ -139,7 +137,7 @@ fn evaluation_moves_nothing() {
 #[test]
 fn re_estimation_moves_statistics_and_nothing_else() {
     let mut replica = resnet8(0);
-    train(&mut replica, 0..2);
+    train(replica.as_mut(), 0..2);
     let before = replica.state().unwrap();
     let mut batches = (0..6).map(|i| Ok(batch(IMAGES + 60 + i, 6, 8)));
     let found = replica.recalibrate(&mut batches, 0.0).unwrap();
@@ -156,7 +154,7 @@ fn re_estimation_moves_statistics_and_nothing_else() {
 #[test]
 fn averaged_weights_can_be_loaded_while_statistics_and_momentum_stay() {
     let mut replica = resnet8(0);
-    train(&mut replica, 0..2);
+    train(replica.as_mut(), 0..2);
     let before = replica.state().unwrap();
     let loaded = fill(&replica.weights().unwrap());
     replica.load(&loaded).unwrap();
@@ -167,7 +165,7 @@ fn averaged_weights_can_be_loaded_while_statistics_and_momentum_stay() {
     }
     assert_eq!(bits(&after.momentum), bits(&before.momentum));
     // And the loaded weights are trained, not detached.
-    train(&mut replica, 2..3);
+    train(replica.as_mut(), 2..3);
     assert_ne!(bits(&replica.weights().unwrap()), bits(&loaded));
 }
 
@@ -342,6 +340,29 @@ fn burns_own_batch_norm_is_refused_with_its_name() {
 }
 
 #[test]
+fn a_cloned_layer_is_refused_with_both_names() {
+    let network = plain().network().clone();
+    let network = Twice { first: network.clone(), second: network };
+    let error = BurnReplica::new(network, TASK, SGD).unwrap_err().to_string();
+    assert!(
+        error.contains("`second.hidden.weight` is a clone of `first.hidden.weight`"),
+        "{error}"
+    );
+}
+
+#[derive(Module, Debug)]
+struct Twice {
+    first: Plain,
+    second: Plain,
+}
+
+impl Network for Twice {
+    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
+        self.first.forward(images.clone(), pass) + self.second.forward(images, pass)
+    }
+}
+
+#[test]
 fn batches_that_do_not_fit_are_refused_and_change_nothing() {
     let mut replica = resnet8(0);
     let before = replica.state().unwrap();
@@ -384,7 +405,7 @@ fn batches_that_do_not_fit_are_refused_and_change_nothing() {
 #[test]
 fn weights_that_do_not_fit_are_refused_by_name_and_change_nothing() {
     let mut replica = resnet8(0);
-    train(&mut replica, 0..1);
+    train(replica.as_mut(), 0..1);
     let before = replica.state().unwrap();
 
     // A whole state is not a set of parameters.

@@ -145,12 +145,8 @@ fn to_nchw<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_permute(x, &[0, 3, 1, 2])
 }
 
-/// Back to `[N, H, W, C]`, also in memory: strided tensors make whatever follows slow.
 fn to_nhwc<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
-    let x = B::float_permute(x, &[0, 2, 3, 1]);
-    let shape = x.shape();
-    let flat = B::float_reshape(x, Shape::new([shape.num_elements()]));
-    B::float_reshape(flat, shape)
+    B::float_permute(x, &[0, 2, 3, 1])
 }
 
 /// `[C]` as `[1, 1, 1, C]`.

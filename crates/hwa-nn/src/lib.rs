@@ -1,1 +1,37 @@
-//! x
+//! Layers, models and replicas over Burn, the only crate that names it.
+//!
+//! ```text
+//! kernels   what a backend may do in a way of its own     } ops
+//! dispatch  the extension of Burn, one backward for all   }
+//! layers    parameters under PyTorch's names and layouts
+//! resnet    a Network: one forward pass, with a Pass for what batch norm sees
+//! names     Network <-> hwa_core::Weights
+//! sgd       PyTorch's SGD
+//! replica   Network + Sgd = BurnReplica: hwa_train::Replica
+//! zoo       models by name
+//! ```
+//!
+//! A module of one's own becomes a replica by its forward pass:
+//! `impl Network for MyModule`, then [`BurnReplica::new`].
+
+mod error;
+mod init;
+pub mod layers;
+pub mod names;
+mod network;
+pub mod ops;
+mod pass;
+mod replica;
+mod resnet;
+mod score;
+mod sgd;
+mod zoo;
+
+pub use error::NnError;
+pub use init::Init;
+pub use network::Network;
+pub use pass::{Mode, Pass};
+pub use replica::{BurnReplica, Task};
+pub use resnet::ResNet;
+pub use sgd::{Sgd, SgdConfig};
+pub use zoo::{Cost, ModelSpec, Origin};

@@ -1,5 +1,7 @@
 //! Algorithms 1 and 2 against hand-written loops.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
 mod toy;
 
 use std::num::{NonZeroU64, NonZeroUsize};

@@ -1,5 +1,7 @@
 //! What goes wrong ends the run at once, with a name, and loses nothing.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
 mod toy;
 
 use std::sync::Mutex;

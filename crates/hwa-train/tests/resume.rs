@@ -1,5 +1,7 @@
 //! A run that was cut off and resumed is the uninterrupted run, bit for bit.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
 mod toy;
 
 use std::path::Path;

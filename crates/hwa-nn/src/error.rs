@@ -1,0 +1,41 @@
+//! What can go wrong when a model is built.
+
+use hwa_core::WeightsError;
+
+/// Why a model could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum NnError {
+    /// No such model.
+    #[error(
+        "there is no model `{name}`: known are {known}, and resnet<d> for any depth d = 6n + 2"
+    )]
+    UnknownModel {
+        /// The name given.
+        name: String,
+        /// The names that could have been given.
+        known: String,
+    },
+    /// Images or classes that do not exist.
+    #[error("{what} is 0, expected at least 1")]
+    Nothing {
+        /// What there has to be, such as "classes".
+        what: &'static str,
+    },
+    /// A statistic that no pass would report.
+    #[error("`{name}` belongs to a layer that cannot be re-estimated: use hwa_nn's BatchNorm")]
+    ForeignStatistic {
+        /// The tensor.
+        name: String,
+    },
+    /// Two tensors of the model are clones of one.
+    #[error("`{second}` is a clone of `{first}`: build each layer, do not clone it")]
+    SharedTensor {
+        /// The tensor.
+        first: String,
+        /// Its clone.
+        second: String,
+    },
+    /// Two tensors of the model share a name, or one cannot be named.
+    #[error("the model's tensors cannot be named: {0}")]
+    Names(#[from] WeightsError),
+}

@@ -1,0 +1,188 @@
+//! Layers over the project's own operations, with PyTorch's names and layouts.
+//!
+//! They hold parameters and nothing else: what a forward pass learns about its
+//! batch goes into the [`Pass`], never into the layer.
+
+use burn::module::{Module, Param, ParamId};
+use burn::tensor::{DType, Int, Tensor};
+
+use crate::init::Init;
+use crate::ops::{self, Activation, Affine, ChannelStatistics, Convolution, Normalisation};
+use crate::pass::{BatchNormId, Mode, Pass, Seen};
+
+/// A 2-D convolution of `[N, H, W, C]` images.
+#[derive(Module, Debug)]
+pub struct Conv2d {
+    /// `[O, I / groups, kh, kw]`.
+    pub weight: Param<Tensor<4>>,
+    /// `[O]`.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    form: Convolution,
+}
+
+/// The shape of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conv2dShape {
+    /// Channels that come in.
+    pub input: usize,
+    /// Channels that go out.
+    pub output: usize,
+    /// The height and width of the kernel.
+    pub kernel: usize,
+    /// How the kernel moves.
+    pub form: Convolution,
+}
+
+impl Conv2d {
+    /// Without bias, drawn as He and others proposed for ReLU networks: normal with
+    /// variance `2 / (O * kh * kw)`.
+    pub fn new(shape: Conv2dShape, init: &mut Init) -> Self {
+        let Conv2dShape { input, output, kernel, form } = shape;
+        let fan_out = output * kernel * kernel;
+        let shape = [output, input / form.groups.max(1), kernel, kernel];
+        let weight = init.normal(shape, (2.0 / fan_out as f64).sqrt());
+        Self { weight: Param::from_tensor(weight), bias: None, form }
+    }
+
+    /// With a bias of zeros.
+    pub fn with_bias(mut self) -> Self {
+        let [output, ..] = self.weight.dims();
+        self.bias = Some(Param::from_tensor(Tensor::zeros([output], &self.weight.device())));
+        self
+    }
+
+    /// The multiply-adds for one image of `[height, width]`, which becomes the
+    /// output's.
+    pub fn multiply_adds(&self, size: &mut [usize; 2]) -> u64 {
+        let [.., kernel_height, kernel_width] = self.weight.dims();
+        for (extent, kernel) in size.iter_mut().zip([kernel_height, kernel_width]) {
+            let room = (*extent + 2 * self.form.padding).saturating_sub(kernel);
+            *extent = room / self.form.stride.max(1) + 1;
+        }
+        (size[0] * size[1] * self.weight.shape().num_elements()) as u64
+    }
+
+    /// `[N, H, W, I]` to `[N, H', W', O]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        ops::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.form)
+    }
+}
+
+/// Batch normalisation of `[N, H, W, C]`, with an optional residual and activation
+/// in the same operation.
+#[derive(Module, Debug)]
+pub struct BatchNorm {
+    /// The scale of each channel.
+    pub weight: Param<Tensor<1>>,
+    /// The shift of each channel.
+    pub bias: Param<Tensor<1>>,
+    /// The mean used in evaluation.
+    pub running_mean: Param<Tensor<1>>,
+    /// The unbiased variance used in evaluation.
+    pub running_var: Param<Tensor<1>>,
+    /// Training batches seen, `[1]`.
+    pub num_batches_tracked: Param<Tensor<1, Int>>,
+    epsilon: f64,
+    momentum: f64,
+}
+
+impl BatchNorm {
+    /// Scale one, shift zero, running mean zero and variance one; epsilon `1e-5` and
+    /// momentum `0.1` as in PyTorch.
+    pub fn new(channels: usize, init: &Init) -> Self {
+        let device = init.device();
+        let zeros = || Tensor::zeros([channels], device);
+        let ones = || Tensor::ones([channels], device);
+        let statistic = |tensor| Param::from_tensor(tensor).set_require_grad(false);
+        // Burn's integers have 32 bits by default.
+        let batches = Tensor::<1, Int>::zeros([1], (device, DType::I64));
+        Self {
+            weight: Param::from_tensor(ones()),
+            bias: Param::from_tensor(zeros()),
+            running_mean: statistic(zeros()),
+            running_var: statistic(ones()),
+            num_batches_tracked: Param::initialized(ParamId::new(), batches),
+            epsilon: 1e-5,
+            momentum: 0.1,
+        }
+    }
+
+    /// Normalises, then applies the activation.
+    pub fn forward(&self, x: Tensor<4>, activation: Activation, pass: &mut Pass) -> Tensor<4> {
+        self.run(x, None, activation, pass)
+    }
+
+    /// Normalises, adds `residual`, then applies the activation.
+    pub fn forward_add(
+        &self,
+        x: Tensor<4>,
+        residual: Tensor<4>,
+        activation: Activation,
+        pass: &mut Pass,
+    ) -> Tensor<4> {
+        self.run(x, Some(residual), activation, pass)
+    }
+
+    fn run(
+        &self,
+        x: Tensor<4>,
+        residual: Option<Tensor<4>>,
+        activation: Activation,
+        pass: &mut Pass,
+    ) -> Tensor<4> {
+        let form = Normalisation { epsilon: self.epsilon, activation };
+        let affine = Affine { weight: self.weight.val(), bias: self.bias.val() };
+        match pass.mode() {
+            Mode::Evaluate => {
+                let (mean, variance) = (self.running_mean.val(), self.running_var.val());
+                let statistics = ChannelStatistics { mean, variance };
+                ops::batch_norm_by(x, (statistics, affine), residual, form)
+            }
+            Mode::Train | Mode::Recalibrate => {
+                let [n, h, w, _] = x.dims();
+                let (y, statistics) = ops::batch_norm(x, affine, residual, form);
+                let (layer, momentum) = (self.id(), self.momentum);
+                pass.record(Seen { layer, momentum, count: n * h * w, statistics });
+                y
+            }
+        }
+    }
+
+    fn id(&self) -> BatchNormId {
+        BatchNormId {
+            mean: self.running_mean.id,
+            variance: self.running_var.id,
+            batches: self.num_batches_tracked.id,
+        }
+    }
+}
+
+/// A linear map with bias.
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// `[out, in]`, as PyTorch stores it.
+    pub weight: Param<Tensor<2>>,
+    /// `[out]`.
+    pub bias: Param<Tensor<1>>,
+}
+
+impl Linear {
+    /// Weight and bias uniform within `1 / sqrt(input)`, PyTorch's default.
+    pub fn new(input: usize, output: usize, init: &mut Init) -> Self {
+        let bound = 1.0 / (input as f64).sqrt();
+        let weight = Param::from_tensor(init.uniform([output, input], bound));
+        let bias = Param::from_tensor(init.uniform([output], bound));
+        Self { weight, bias }
+    }
+
+    /// The multiply-adds for one row.
+    pub fn multiply_adds(&self) -> u64 {
+        self.weight.shape().num_elements() as u64
+    }
+
+    /// `[N, in]` to `[N, out]`.
+    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        ops::linear(x, self.weight.val(), Some(self.bias.val()))
+    }
+}

@@ -1,0 +1,268 @@
+//! A Burn module as a replica.
+//!
+//! Training runs with autodiff; evaluation and re-estimation run on a copy without
+//! it that shares the tensors, so they cannot touch parameters or momentum.
+//! Nothing here is global: Burn's CPU backend uses the rayon pool of the thread
+//! that calls it, so each replica's thread brings a pool of its own.
+
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use hwa_core::{Role, Weights};
+use hwa_data::{Batch, DataError, ImageShape};
+use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
+
+use crate::error::NnError;
+use crate::names::{self, Found};
+use crate::network::Network;
+use crate::ops::cross_entropy;
+use crate::pass::{Mode, Pass, Pool};
+use crate::score::tally;
+use crate::sgd::{Sgd, SgdConfig};
+
+/// Re-estimation believes its measured error only after this many batches.
+const FEWEST_BATCHES: u64 = 4;
+
+/// What a model is to do: images of one shape, sorted into classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// The shape of every image.
+    pub images: ImageShape,
+    /// The number of classes.
+    pub classes: usize,
+}
+
+impl Task {
+    /// Checks that there are pixels and classes.
+    pub fn validate(&self) -> Result<(), NnError> {
+        let parts = [
+            ("image height", self.images.height),
+            ("image width", self.images.width),
+            ("image channels", self.images.channels),
+            ("number of classes", self.classes),
+        ];
+        match parts.iter().find(|(_, size)| *size == 0) {
+            Some((what, _)) => Err(NnError::Nothing { what }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A network with its optimizer.
+#[derive(Debug)]
+pub struct BurnReplica<N> {
+    network: N,
+    sgd: Sgd,
+    task: Task,
+    /// Without autodiff.
+    device: Device,
+    has_statistics: bool,
+}
+
+impl<N: Network> BurnReplica<N> {
+    /// A replica of a network as it is, with momentum zero.
+    ///
+    /// Refused are a network with clones of one layer, whose gradients, momentum and
+    /// statistics Burn could not tell apart, and one with batch-norm statistics of a
+    /// layer other than this crate's [`BatchNorm`](crate::layers::BatchNorm), which
+    /// could not be re-estimated for averaged weights.
+    pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
+        task.validate()?;
+        let tensors = names::tensors(&network);
+        ensure_distinct(&tensors)?;
+        ensure_own_statistics(&tensors)?;
+        // Names that cannot be exported are better found now than at the first checkpoint.
+        names::export(&network)?;
+        let device = network.devices().into_iter().next().unwrap_or_else(Device::flex);
+        Ok(Self {
+            network: network.train(),
+            sgd: Sgd::new(config),
+            task,
+            device: device.without_autodiff(),
+            has_statistics: tensors.iter().any(|tensor| tensor.role == Role::Statistic),
+        })
+    }
+
+    /// The network, in training state.
+    pub fn network(&self) -> &N {
+        &self.network
+    }
+
+    /// What the replica does.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), ReplicaError> {
+        let mismatch = |what, expected: String, found: String| {
+            Err(ReplicaError::Batch { what, expected, found })
+        };
+        let (expected, found) = (self.task.images, batch.shape);
+        if found.channels != expected.channels {
+            return mismatch("channels", expected.channels.to_string(), found.channels.to_string());
+        }
+        if found != expected {
+            let size = |shape: ImageShape| format!("{} x {}", shape.height, shape.width);
+            return mismatch("image size", size(expected), size(found));
+        }
+        if batch.is_empty() {
+            return mismatch("number of images", "at least 1".to_owned(), "0".to_owned());
+        }
+        let values = batch.len() * expected.len();
+        if batch.images.len() != values {
+            let found = batch.images.len().to_string();
+            return mismatch("number of pixel values", values.to_string(), found);
+        }
+        match batch.labels.iter().find(|&&label| label as usize >= self.task.classes) {
+            Some(label) => {
+                mismatch("label", format!("below {}", self.task.classes), label.to_string())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Scores of a checked batch, by the training network or a validation copy.
+    fn forward(
+        &self,
+        network: &N,
+        batch: &Batch,
+        pass: &mut Pass,
+    ) -> Result<Tensor<2>, ReplicaError> {
+        let ImageShape { height, width, channels } = batch.shape;
+        let shape = [batch.len(), height, width, channels];
+        let device = self.device_for(pass.mode());
+        let images = Tensor::from_data(TensorData::new(batch.images.clone(), shape), &device);
+        let scores = network.forward(images, pass);
+        let (found, expected) = (scores.dims(), [batch.len(), self.task.classes]);
+        if found != expected {
+            let reason = format!("the network gives scores {found:?}, expected {expected:?}");
+            return Err(ReplicaError::Framework { operation: "the forward pass", reason });
+        }
+        Ok(scores)
+    }
+
+    fn device_for(&self, mode: Mode) -> Device {
+        match mode {
+            Mode::Train => self.device.clone().autodiff(),
+            Mode::Recalibrate | Mode::Evaluate => self.device.clone(),
+        }
+    }
+}
+
+impl<N: Network> Replica for BurnReplica<N> {
+    fn weights(&self) -> Result<Weights, ReplicaError> {
+        Ok(names::export(&self.network)?.only(Role::Parameter))
+    }
+
+    fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
+        self.network = names::load_parameters(&self.network, weights)?;
+        Ok(())
+    }
+
+    fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError> {
+        self.check(batch)?;
+        let mut pass = Pass::new(Mode::Train);
+        let scores = self.forward(&self.network, batch, &mut pass)?;
+        let labels: Vec<i64> = batch.labels.iter().map(|&label| i64::from(label)).collect();
+        let labels = TensorData::new(labels, [batch.len()]);
+        let labels = Tensor::<1, Int>::from_data(labels, &scores.device());
+        let loss = cross_entropy(scores, labels);
+        if !loss.is_tracked() {
+            let reason = "no parameter of the network takes part in its scores".to_owned();
+            return Err(ReplicaError::Framework { operation: "the backward pass", reason });
+        }
+        let gradients = loss.backward();
+        let network = self.sgd.step(self.network.clone(), gradients, rate);
+        self.network = pass.move_statistics(network);
+        Ok(StepStats { loss: loss.into_scalar::<f64>() })
+    }
+
+    fn momentum(&self) -> Result<Weights, ReplicaError> {
+        Ok(self.sgd.momentum(&self.network)?)
+    }
+
+    fn load_momentum(&mut self, momentum: &Weights) -> Result<(), ReplicaError> {
+        Ok(self.sgd.load_momentum(&self.network, momentum)?)
+    }
+
+    fn recalibrate(
+        &mut self,
+        batches: &mut dyn Iterator<Item = Result<Batch, DataError>>,
+        tolerance: f64,
+    ) -> Result<Recalibration, ReplicaError> {
+        if !self.has_statistics {
+            return Ok(Recalibration::default());
+        }
+        let network = self.network.valid();
+        let mut pool = Pool::default();
+        let (mut taken, mut images) = (0, 0);
+        let settled = |pool: &Pool| pool.relative_error().is_some_and(|e| e <= tolerance);
+        while taken < FEWEST_BATCHES || !settled(&pool) {
+            let Some(batch) = batches.next() else { break };
+            let batch = batch?;
+            self.check(&batch)?;
+            let mut pass = Pass::new(Mode::Recalibrate);
+            self.forward(&network, &batch, &mut pass)?;
+            pool.add(pass).map_err(|error| ReplicaError::Framework {
+                operation: "re-estimation of batch-norm statistics",
+                reason: error.to_string(),
+            })?;
+            taken += 1;
+            images += batch.len() as u64;
+        }
+        if taken == 0 {
+            return Err(ReplicaError::Batch {
+                what: "number of batches for re-estimation",
+                expected: "at least 1".to_owned(),
+                found: "0".to_owned(),
+            });
+        }
+        let relative_error = pool.relative_error();
+        self.network = pool.replace_statistics(self.network.clone());
+        Ok(Recalibration { images, relative_error })
+    }
+
+    fn evaluate(&mut self, batch: &Batch) -> Result<Tally, ReplicaError> {
+        self.check(batch)?;
+        let mut pass = Pass::new(Mode::Evaluate);
+        let scores = self.forward(&self.network.valid(), batch, &mut pass)?;
+        let scores: Vec<f64> = scores.into_data().iter::<f64>().collect();
+        Ok(tally(&scores, &batch.labels))
+    }
+
+    fn state(&self) -> Result<State, ReplicaError> {
+        Ok(State { weights: names::export(&self.network)?, momentum: self.momentum()? })
+    }
+
+    fn restore(&mut self, state: &State) -> Result<(), ReplicaError> {
+        let network = names::load(&self.network, &state.weights)?;
+        self.sgd.load_momentum(&network, &state.momentum)?;
+        self.network = network;
+        Ok(())
+    }
+}
+
+/// Clones of a layer share their tensors' ids, by which Burn finds gradients.
+fn ensure_distinct(tensors: &[Found]) -> Result<(), NnError> {
+    let mut names: HashMap<ParamId, &str> = HashMap::new();
+    for tensor in tensors {
+        if let Some(first) = names.insert(tensor.id, &tensor.name) {
+            let (first, second) = (first.to_owned(), tensor.name.clone());
+            return Err(NnError::SharedTensor { first, second });
+        }
+    }
+    Ok(())
+}
+
+/// This crate's batch norm counts its batches, Burn's does not.
+fn ensure_own_statistics(tensors: &[Found]) -> Result<(), NnError> {
+    let is_there = |name: &str| tensors.iter().any(|tensor| tensor.name == name);
+    for Found { name, .. } in tensors.iter().filter(|tensor| tensor.role == Role::Statistic) {
+        let layer = name.rfind('.').map_or("", |dot| &name[..=dot]);
+        if !is_there(&format!("{layer}num_batches_tracked")) {
+            return Err(NnError::ForeignStatistic { name: name.clone() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The ResNets for CIFAR: depth `6n + 2`, three stages of 16, 32 and 64 channels.
+//!
+//! K. He and others, "Deep Residual Learning for Image Recognition", section 4.2,
+//! with the shortcut that has no parameters ("option A"). Field names are those of
+//! the usual PyTorch code, so checkpoints fit both ways.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use hwa_data::ImageShape;
+
+use crate::init::Init;
+use crate::layers::{BatchNorm, Conv2d, Conv2dShape, Linear};
+use crate::network::Network;
+use crate::ops::{Activation, Convolution, global_average_pool, subsample_and_pad};
+use crate::pass::Pass;
+
+/// The channels of the three stages.
+const WIDTHS: [usize; 3] = [16, 32, 64];
+
+/// A ResNet for small images.
+#[derive(Module, Debug)]
+pub struct ResNet {
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    layer1: Vec<Block>,
+    layer2: Vec<Block>,
+    layer3: Vec<Block>,
+    linear: Linear,
+}
+
+impl ResNet {
+    /// `blocks` in each stage make a depth of `6 * blocks + 2`.
+    pub fn new(blocks: usize, channels: usize, classes: usize, init: &mut Init) -> Self {
+        let [first, second, third] = WIDTHS;
+        Self {
+            conv1: Conv2d::new(three_by_three(channels, first, 1), init),
+            bn1: BatchNorm::new(first, init),
+            layer1: stage(blocks, (first, first), 1, init),
+            layer2: stage(blocks, (first, second), 2, init),
+            layer3: stage(blocks, (second, third), 2, init),
+            linear: Linear::new(third, classes, init),
+        }
+    }
+
+    /// The multiply-adds of one image's forward pass, in convolutions and the linear
+    /// layer; everything else is additions and a few per cent.
+    pub fn multiply_adds(&self, shape: ImageShape) -> u64 {
+        let mut size = [shape.height, shape.width];
+        let mut total = self.conv1.multiply_adds(&mut size);
+        for block in self.blocks() {
+            total += block.conv1.multiply_adds(&mut size);
+            total += block.conv2.multiply_adds(&mut size);
+        }
+        total + self.linear.multiply_adds()
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.layer1.iter().chain(&self.layer2).chain(&self.layer3)
+    }
+}
+
+impl Network for ResNet {
+    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
+        let mut x = self.bn1.forward(self.conv1.forward(images), Activation::Relu, pass);
+        for block in self.blocks() {
+            x = block.forward(x, pass);
+        }
+        self.linear.forward(global_average_pool(x))
+    }
+}
+
+/// Two convolutions and a shortcut around them.
+#[derive(Module, Debug)]
+struct Block {
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    conv2: Conv2d,
+    bn2: BatchNorm,
+    stride: usize,
+    output: usize,
+}
+
+impl Block {
+    fn new(input: usize, output: usize, stride: usize, init: &mut Init) -> Self {
+        Self {
+            conv1: Conv2d::new(three_by_three(input, output, stride), init),
+            bn1: BatchNorm::new(output, init),
+            conv2: Conv2d::new(three_by_three(output, output, 1), init),
+            bn2: BatchNorm::new(output, init),
+            stride,
+            output,
+        }
+    }
+
+    fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
+        let y = self.bn1.forward(self.conv1.forward(x.clone()), Activation::Relu, pass);
+        let shortcut = if self.stride == 1 { x } else { subsample_and_pad(x, self.output) };
+        self.bn2.forward_add(self.conv2.forward(y), shortcut, Activation::Relu, pass)
+    }
+}
+
+fn stage(
+    blocks: usize,
+    (input, output): (usize, usize),
+    stride: usize,
+    init: &mut Init,
+) -> Vec<Block> {
+    let first = |i| if i == 0 { (input, stride) } else { (output, 1) };
+    (0..blocks).map(first).map(|(input, stride)| Block::new(input, output, stride, init)).collect()
+}
+
+fn three_by_three(input: usize, output: usize, stride: usize) -> Conv2dShape {
+    let form = Convolution { stride, padding: 1, groups: 1 };
+    Conv2dShape { input, output, kernel: 3, form }
+}

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Makes the golden files beside it: what PyTorch computes, for the tests to compare with.
+
+    pip install torch numpy
+    python crates/hwa-nn/tests/golden/make_golden.py
+
+The files were made with the version of PyTorch that each of them states, on the CPU.
+References are computed in double precision; where a test bounds an error, the error of
+PyTorch's own single precision against them is stored as well.
+
+Weights and images are not stored. `noise` below and `noise` in the tests draw the same.
+"""
+import json
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).parent
+IMAGES = 1000  # the stream of the images; those of the weights count from 0
+SAMPLES = 48  # elements stored per gradient
+PROJECTIONS = 4  # signed sums stored per gradient
+
+
+def noise(stream, count):
+    """Numbers in [-1, 1): SplitMix64 of (stream, index), exact in single precision."""
+    with np.errstate(over="ignore"):
+        z = np.arange(count, dtype=np.uint64) + np.uint64(stream) * np.uint64(1 << 32)
+        z = z * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(40)).astype(np.float64) / 2.0**23 - 1.0
+
+
+class Block(nn.Module):
+    def __init__(self, i, o, s):
+        super().__init__()
+        self.conv1 = nn.Conv2d(i, o, 3, s, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(o)
+        self.conv2 = nn.Conv2d(o, o, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(o)
+        self.grow, self.stride = o - i, s
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if self.stride != 1 or self.grow:  # option A: subsample, zero-pad the channels
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.grow // 2, self.grow // 2))
+        return F.relu(y + x)
+
+
+class ResNet(nn.Module):
+    def __init__(self, depth, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        n, i = (depth - 2) // 6, 16
+        for k, o in enumerate((16, 32, 64)):
+            blocks = []
+            for b in range(n):
+                blocks.append(Block(i, o, 2 if k and not b else 1))
+                i = o
+            setattr(self, f"layer{k + 1}", nn.Sequential(*blocks))
+        self.linear = nn.Linear(64, classes)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
+        return self.linear(x.mean((2, 3)))
+
+
+def fill(net):
+    """Parameters from noise, in the order of their names; rounded to single precision."""
+    for stream, (name, p) in enumerate(sorted(net.named_parameters())):
+        u = noise(stream, p.numel())
+        if p.dim() == 4:
+            u = u * (6.0 / (p.shape[0] * 9)) ** 0.5
+        elif ".bn" in name or name.startswith("bn"):
+            u = 1.0 + 0.25 * u if name.endswith("weight") else 0.25 * u
+        else:
+            u = u * 0.125
+        p.data = torch.from_numpy(u.astype(np.float32).reshape(tuple(p.shape))).to(p.dtype)
+    return net
+
+
+def images(stream, n, size):
+    u = (2.0 * noise(stream, n * size * size * 3)).astype(np.float32)
+    return torch.from_numpy(u.reshape(n, size, size, 3)).permute(0, 3, 1, 2).contiguous()
+
+
+def margin(net, x):
+    """The smallest distance of anything from zero that enters a ReLU in training mode."""
+    smallest = []
+    relu = F.relu
+    F.relu = lambda t: (smallest.append(t.abs().min().item()), relu(t))[1]
+    try:
+        with torch.no_grad():
+            net(x)
+    finally:
+        F.relu = relu
+    return min(smallest)
+
+
+def listed(t):
+    return t.detach().double().flatten().tolist()
+
+
+def write(name, content):
+    content = {"made_with": f"torch {torch.__version__}", **content}
+    (HERE / f"{name}.json").write_text(json.dumps(content, separators=(",", ":")) + "\n")
+
+
+def sgd():
+    shapes, steps = {"a": (3, 2), "b": (5,)}, 6
+    p = {k: torch.from_numpy(noise(i, int(np.prod(s))).reshape(s)) for i, (k, s) in enumerate(shapes.items())}
+    p = {k: v.requires_grad_() for k, v in p.items()}
+    opt = torch.optim.SGD(p.values(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    trace = []
+    for step in range(steps):
+        for group in opt.param_groups:
+            group["lr"] = 0.1 / (step + 1)
+        for i, (k, v) in enumerate(p.items()):
+            v.grad = torch.from_numpy(noise(100 + 10 * step + i, v.numel()).reshape(v.shape))
+        opt.step()
+        trace.append({"weights": {k: listed(v) for k, v in p.items()},
+                      "momentum": {k: listed(opt.state[v]["momentum_buffer"]) for k, v in p.items()}})
+    write("sgd", {"trace": trace})
+
+
+def cosine():
+    opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=60, eta_min=0.001)
+    rates = []
+    for _ in range(60):
+        rates.append(opt.param_groups[0]["lr"])
+        opt.step()
+        schedule.step()
+    write("cosine", {"peak": 0.1, "floor": 0.001, "rates": rates})
+
+
+def cross_entropy():
+    n, classes = 7, 11
+    scores = torch.from_numpy(8.0 * noise(0, n * classes).reshape(n, classes)).requires_grad_()
+    labels = [(5 * i + 2) % classes for i in range(n)]
+    loss = F.cross_entropy(scores, torch.tensor(labels))
+    loss.backward()
+    write("cross_entropy", {"classes": classes, "labels": labels, "loss": loss.item(),
+                            "gradient": listed(scores.grad)})
+
+
+def batch_norm_run(dtype):
+    channels, size = 3, 4
+    bn = nn.BatchNorm2d(channels).to(dtype)
+    bn.weight.data = torch.from_numpy(1 + 0.5 * noise(0, channels)).float().to(dtype)
+    bn.bias.data = torch.from_numpy(0.5 * noise(1, channels)).float().to(dtype)
+
+    def nhwc(stream, n, mean=0.0):
+        u = noise(stream, n * size * size * channels) + mean
+        return torch.from_numpy(u).reshape(n, size, size, channels).float().to(dtype)
+
+    def normalise(x):
+        return bn(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    batches = []
+    for i, n in enumerate((6, 6, 2)):
+        x = nhwc(10 + i, n, 100.0 * (1 + i)).requires_grad_()
+        r, g = nhwc(20 + i, n).requires_grad_(), nhwc(30 + i, n)
+        bn.zero_grad()
+        y = F.relu(normalise(x) + r)
+        (y * g).sum().backward()
+        batches.append({"output": y, "x_gradient": x.grad, "residual_gradient": r.grad,
+                        "weight_gradient": bn.weight.grad.clone(), "bias_gradient": bn.bias.grad.clone(),
+                        "running_mean": bn.running_mean.clone(), "running_var": bn.running_var.clone()})
+    bn.eval()
+    return batches + [{"evaluated": normalise(nhwc(10, 6, 100.0))}]
+
+
+def batch_norm():
+    """relu(bn(x) + r) over three batches, the last smaller, then bn(x) in evaluation.
+
+    The means are 100, 200 and 300, the deviation about 0.6.
+    """
+    exact, single = batch_norm_run(torch.float64), batch_norm_run(torch.float32)
+    write("batch_norm", {"sizes": [6, 6, 2], "runs": [
+        {k: {"values": listed(v), "torch_error": relative(found[k], v)} for k, v in run.items()}
+        for run, found in zip(exact, single)]})
+
+
+def step(net, x, labels):
+    net.train()
+    net.zero_grad()
+    scores = net(x)
+    loss = F.cross_entropy(scores, labels)
+    loss.backward()
+    net.eval()
+    with torch.no_grad():
+        evaluated = net(x)
+    buffers = {k: b for k, b in net.named_buffers() if b.is_floating_point()}
+    return loss, scores, evaluated, {k: p.grad for k, p in net.named_parameters()}, buffers
+
+
+def relative(found, reference):
+    return ((found.detach().double() - reference.detach()).abs().max() / reference.detach().abs().max()).item()
+
+
+def resnet20():
+    """Scores, gradients, running statistics of one training step's forward and backward.
+
+    A rounding error that moves a value across the kink of a ReLU changes gradients by per
+    cents and drowns all others. So the images are those, of 200 draws, that keep their
+    distance from every kink.
+    """
+    n, size, classes = 8, 16, 10
+    labels = torch.arange(n) % classes
+    probe = fill(ResNet(20, classes).double()).train()
+    margins = {s: margin(probe, images(s, n, size).double()) for s in range(IMAGES, IMAGES + 200)}
+    stream = max(margins, key=margins.get)
+    exact, single = fill(ResNet(20, classes).double()), fill(ResNet(20, classes))
+    x = images(stream, n, size)
+    loss, scores, evaluated, grads, buffers = step(exact, x.double(), labels)
+    loss_32, scores_32, evaluated_32, grads_32, buffers_32 = step(single, x, labels)
+    gradients = {}
+    for k, g in grads.items():
+        flat, found = g.flatten(), grads_32[k].double().flatten()
+        at = [i * flat.numel() // SAMPLES for i in range(SAMPLES)] if flat.numel() > SAMPLES else range(flat.numel())
+        signs = [torch.from_numpy(np.sign(noise(2000 + i, flat.numel()) + 1e-9)) for i in range(PROJECTIONS)]
+        gradients[k] = {"shape": list(g.shape), "largest": flat.abs().max().item(), "norm": flat.norm().item(),
+                        "samples": [flat[i].item() for i in at],
+                        "projections": [(s * flat).sum().item() for s in signs],
+                        "torch_error": relative(found, flat),
+                        "torch_projection_errors": [((s * (found - flat)).sum() / flat.norm()).item() for s in signs]}
+    write("resnet20", {
+        "images": stream, "margin": margins[stream], "loss": loss.item(), "scores": listed(scores),
+        "evaluated": listed(evaluated), "gradients": gradients,
+        "statistics": {k: listed(b) for k, b in buffers.items()},
+        "torch_loss_error": abs(loss_32.item() / loss.item() - 1), "torch_scores_error": relative(scores_32, scores),
+        "torch_evaluated_error": relative(evaluated_32, evaluated),
+        "torch_statistics_errors": {k: relative(buffers_32[k], b) for k, b in buffers.items()}})
+
+
+def pooled():
+    """The inputs of every batch norm of a ResNet-8 in training mode, over three batches of
+    different sizes: mean and unbiased variance over all values at once."""
+    net = fill(ResNet(8, 10).double()).train()
+    inputs = {}
+    for name, module in net.named_modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.register_forward_hook(
+                lambda m, i, o, name=name: inputs.setdefault(name, []).append(i[0].transpose(0, 1).flatten(1)))
+    sizes = [8, 5, 3]
+    with torch.no_grad():
+        for i, n in enumerate(sizes):
+            net(images(IMAGES + i, n, 16).double())
+    together = {name: torch.cat(parts, 1) for name, parts in inputs.items()}
+    write("pooled", {"sizes": sizes, "layers": {
+        name: {"mean": listed(x.mean(1)), "variance": listed(x.var(1, unbiased=True))}
+        for name, x in together.items()}})
+
+
+def state_dict():
+    net = ResNet(20, 10)
+    write("state_dict", {"tensors": {k: {"shape": list(v.shape), "type": str(v.dtype).removeprefix("torch.")}
+                                     for k, v in net.state_dict().items()}})
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for make in (sgd, cosine, cross_entropy, batch_norm, resnet20, pooled, state_dict):
+        make()

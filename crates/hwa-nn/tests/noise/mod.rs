@@ -1,0 +1,57 @@
+//! Weights and images of noise, the same here and in `golden/make_golden.py`.
+
+use hwa_core::{Tensor, Weights};
+use hwa_data::{Batch, ImageShape};
+
+/// The stream of the first images, as in the script.
+pub(crate) const IMAGES: u64 = 1000;
+
+/// Numbers in `[-1, 1)`, as `noise` in the script.
+pub(crate) fn noise(stream: u64, count: usize) -> Vec<f64> {
+    let one = |index: u64| {
+        let mut z = (index + (stream << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        (z >> 40) as f64 / f64::from(1 << 23) - 1.0
+    };
+    (0..count as u64).map(one).collect()
+}
+
+/// The same, scaled and shifted, in single precision.
+pub(crate) fn noise_f32(stream: u64, count: usize, scale: f64, shift: f64) -> Vec<f32> {
+    noise(stream, count).into_iter().map(|u| (shift + scale * u) as f32).collect()
+}
+
+/// Parameters from noise, in the order of their names, as `fill` in the script.
+pub(crate) fn fill(layout: &Weights) -> Weights {
+    let mut filled = Weights::new();
+    for (stream, (name, tensor)) in layout.iter().enumerate() {
+        let shape = tensor.shape().to_vec();
+        let batch_norm = name.starts_with("bn") || name.contains(".bn");
+        let (scale, shift) = match shape.len() {
+            4 => ((6.0 / (shape[0] * 9) as f64).sqrt(), 0.0),
+            _ if batch_norm && name.ends_with("weight") => (0.25, 1.0),
+            _ if batch_norm => (0.25, 0.0),
+            _ => (0.125, 0.0),
+        };
+        let values = noise_f32(stream as u64, shape.iter().product(), scale, shift);
+        filled.insert(name, Tensor::parameter(shape, values).unwrap()).unwrap();
+    }
+    filled
+}
+
+/// Square colour images of noise with the labels 0, 1, 2, ..., as in the script.
+pub(crate) fn batch(stream: u64, images: usize, size: usize) -> Batch {
+    let shape = ImageShape { height: size, width: size, channels: 3 };
+    Batch {
+        images: noise_f32(stream, images * shape.len(), 2.0, 0.0),
+        labels: (0..images as u32).map(|i| i % 10).collect(),
+        shape,
+    }
+}
+
+/// The single-precision values of a named tensor.
+pub(crate) fn values<'a>(weights: &'a Weights, name: &str) -> &'a [f32] {
+    weights.require(name).unwrap().as_f32().unwrap()
+}

@@ -14,6 +14,7 @@
 //! A module of one's own becomes a replica by its forward pass:
 //! `impl Network for MyModule`, then [`BurnReplica::new`].
 
+mod arithmetic;
 mod error;
 mod init;
 pub mod layers;
@@ -27,6 +28,7 @@ mod score;
 mod sgd;
 mod zoo;
 
+pub use arithmetic::arithmetic;
 pub use error::NnError;
 pub use init::Init;
 pub use network::Network;

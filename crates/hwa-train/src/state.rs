@@ -94,6 +94,8 @@ pub struct Identity {
     pub experiment: String,
     /// The instruction path of the arithmetic.
     pub arithmetic: String,
+    /// Go on from a state that was computed on another path all the same.
+    pub allow_other_arithmetic: bool,
 }
 
 /// Collects the models' parts and commits them when all are there.
@@ -167,7 +169,8 @@ impl StateStore {
         if manifest.experiment != self.identity.experiment {
             return Err(TrainError::OtherExperiment { path: path.to_owned() });
         }
-        if manifest.arithmetic != self.identity.arithmetic {
+        let same = manifest.arithmetic == self.identity.arithmetic;
+        if !same && !self.identity.allow_other_arithmetic {
             return Err(TrainError::OtherArithmetic {
                 path: path.to_owned(),
                 expected: self.identity.arithmetic.clone(),

@@ -260,7 +260,11 @@ pub(crate) fn train_with(
         transform: transform(),
         build: &|init| Ok(Box::new(Toy::new(init, faults(seat())))),
         dir: &dir,
-        identity: Identity { experiment: "toy".into(), arithmetic: "toy".into() },
+        identity: Identity {
+            experiment: "toy".into(),
+            arithmetic: "toy".into(),
+            allow_other_arithmetic: false,
+        },
         threads_per_model: 1,
         observer,
         interrupt: interrupt.unwrap_or_default(),

@@ -1,0 +1,229 @@
+//! What can be written after `hwa`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Hierarchical weight averaging: K models in parallel, averaged every H steps,
+/// and a slide window over the averages.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train an experiment; without one, two small ResNets on the built-in digits
+    Train(Train),
+    /// Measure weights on a split of a data set
+    Evaluate(Evaluate),
+    /// Re-estimate the batch-norm statistics of weights
+    Recalibrate(Recalibrate),
+    /// List the networks
+    Models(Models),
+    /// List or check data sets
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa train                                     about a minute on the built-in digits
+  hwa train --set method=sgd --set seed=2       the same data, plain SGD
+  hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
+  hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash
+
+Ctrl-C finishes the step, saves and says how to resume. Exit codes: 0 done, 1 failed,
+2 bad usage or configuration, 130 interrupted.")]
+pub(crate) struct Train {
+    /// The experiment's file
+    pub(crate) experiment: Option<PathBuf>,
+    /// Override a key with a TOML value or a bare word, e.g. hwa.window_length=50
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// The folder of the data set (the same as --set data.dir=DIR)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The run directory; by default a new one under runs/
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the run in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Resume on a CPU whose arithmetic differs: the bits will differ too
+    #[arg(long, requires = "resume")]
+    pub(crate) allow_other_arithmetic: bool,
+    /// Plain lines instead of progress bars
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// End with one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Weights of a network, and a data set for them.
+#[derive(Debug, Args)]
+pub(crate) struct Subject {
+    /// The network, see `hwa models`
+    #[arg(long)]
+    pub(crate) model: String,
+    /// A safetensors file with PyTorch's names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: PathBuf,
+    /// The data set, see `hwa data list`
+    #[arg(long)]
+    pub(crate) data: String,
+    /// Its folder; by default the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Images per batch
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Threads; by default one per core
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  hwa evaluate --model resnet8 --weights runs/digits-hwa/best.safetensors --data digits
+
+Weights without batch-norm statistics, such as outer checkpoints, get them re-estimated
+on training images first.")]
+pub(crate) struct Evaluate {
+    #[command(flatten)]
+    pub(crate) subject: Subject,
+    /// Which images
+    #[arg(long, value_enum, default_value = "test")]
+    pub(crate) split: Split,
+    /// Print JSON: top1 and top5 in percent, loss, images
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Split {
+    /// Training images, without augmentation
+    Train,
+    /// Images held out of the training set
+    Validation,
+    /// Test images
+    Test,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  hwa recalibrate --model resnet20 --weights average.safetensors --data cifar100 \\
+      --data-dir ~/data -o ready.safetensors")]
+pub(crate) struct Recalibrate {
+    #[command(flatten)]
+    pub(crate) subject: Subject,
+    /// Every image of the published training set once, without augmentation
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Stop at this relative standard error
+    #[arg(long, default_value = "0.01", conflicts_with = "all")]
+    pub(crate) tolerance: f64,
+    /// Chooses the order and the augmentation of the images
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Where to write the complete weights
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Overwrite an existing file
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print JSON: images, relative_error, out
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  hwa models --data cifar10 --json")]
+pub(crate) struct Models {
+    /// Count for this data set's images and classes
+    #[arg(long, default_value = "cifar100")]
+    pub(crate) data: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    /// What data sets there are, and where they are looked for
+    List(DataList),
+    /// Verify a data set's files and count its images
+    Check(DataCheck),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  hwa data list")]
+pub(crate) struct DataList {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  hwa data check cifar100 --data-dir ~/data")]
+pub(crate) struct DataCheck {
+    /// The data set
+    pub(crate) name: String,
+    /// Its folder; by default the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Training steps per second, on made-up images
+    Step(BenchStep),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  hwa bench step --model resnet20 --batch 128 --replicas 2 --json")]
+pub(crate) struct BenchStep {
+    /// The network
+    #[arg(long, default_value = "resnet20")]
+    pub(crate) model: String,
+    /// Images per step of one replica
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Replicas that train at the same time
+    #[arg(long, default_value = "2")]
+    pub(crate) replicas: NonZeroUsize,
+    /// Threads of each
+    #[arg(long, default_value = "1")]
+    pub(crate) threads: NonZeroUsize,
+    /// Classes
+    #[arg(long, default_value = "100")]
+    pub(crate) classes: NonZeroUsize,
+    /// Height and width of an image
+    #[arg(long, default_value = "32")]
+    pub(crate) size: NonZeroUsize,
+    /// Steps before the clock starts
+    #[arg(long, default_value = "3")]
+    pub(crate) warmup: usize,
+    /// Steps measured; the median counts
+    #[arg(long, default_value = "8")]
+    pub(crate) steps: NonZeroUsize,
+    /// Print JSON: images_per_second (all replicas), step_ms, peak_rss_mb
+    #[arg(long)]
+    pub(crate) json: bool,
+}

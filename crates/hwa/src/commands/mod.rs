@@ -1,0 +1,8 @@
+//! One file per command.
+
+pub(crate) mod bench;
+pub(crate) mod data;
+pub(crate) mod evaluate;
+pub(crate) mod models;
+pub(crate) mod recalibrate;
+pub(crate) mod train;

@@ -1,0 +1,322 @@
+//! `hwa train`: an experiment from beginning to end.
+
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use hwa_core::Choice;
+use hwa_data::{OpenOptions, Source};
+use hwa_nn::{ModelSpec, Origin, SgdConfig};
+use hwa_store::{RunDir, read_to_string, write_atomically};
+use hwa_train::{
+    Experiment, Identity, Interrupt, Levels, Outcome, ReplicaError, Run, SealedTest, Settings,
+    Summary,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::Train;
+use crate::console::{Console, percent};
+use crate::environment::{self, Environment};
+use crate::failure::Failure;
+use crate::opened;
+use crate::table::aligned;
+
+/// What `hwa train` trains without an argument.
+const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml");
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
+    let plan = Planned::new(arguments)?;
+    if let (Some(path), Some(summary)) = (&arguments.resume, finished(arguments)?) {
+        eprintln!("{} is finished: there is nothing to resume", path.display());
+        return show(arguments, path, &summary);
+    }
+    let dir = match &arguments.resume {
+        Some(path) => RunDir::open(path)?,
+        None => plan.create(arguments.out.as_deref())?,
+    };
+    let outcome = plan.train(arguments, &dir)?;
+    match outcome {
+        Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
+        Outcome::Finished(summary) => show(arguments, dir.path(), &summary),
+    }
+}
+
+/// An experiment that was validated against its data and its network.
+struct Planned {
+    experiment: Experiment,
+    settings: Settings,
+    source: Source,
+    spec: ModelSpec,
+}
+
+impl Planned {
+    fn new(arguments: &Train) -> Result<Self, Failure> {
+        let experiment = experiment(arguments)?;
+        let spec: ModelSpec = experiment.model.name.parse()?;
+        let options = OpenOptions {
+            validation: experiment.data.validation,
+            train_examples: experiment.data.train_examples,
+            ..OpenOptions::default()
+        };
+        let dir = experiment.data.dir.as_deref();
+        let source = hwa_data::open(&experiment.data.dataset, dir, &options)?;
+        if source.splits.validation.is_empty() {
+            return Err(Failure::usage(
+                "`data.validation` must leave images that can choose, found 0",
+            ));
+        }
+        let settings = experiment.settings(source.splits.train.len())?;
+        Ok(Self { experiment, settings, source, spec })
+    }
+
+    /// A new run directory with the resolved experiment in it.
+    fn create(&self, out: Option<&Path>) -> Result<RunDir, Failure> {
+        let path = out.map_or_else(|| vacant(&self.experiment.name), Path::to_owned);
+        let dir = RunDir::create(&path)?;
+        let environment = Environment::new(self.threads());
+        let environment = serde_json::to_string_pretty(&environment)?;
+        write_atomically(&dir.environment(), |file| writeln!(file, "{environment}"))?;
+        let text = self.experiment.to_toml()?;
+        // Last: a directory with an experiment is a run.
+        write_atomically(&dir.experiment(), |file| file.write_all(text.as_bytes()))?;
+        Ok(dir)
+    }
+
+    fn threads(&self) -> usize {
+        let shared = environment::cores() / self.settings.plan.num_models.get();
+        self.experiment.threads.map_or(shared.max(1), |threads| threads.get())
+    }
+
+    fn train(&self, arguments: &Train, dir: &RunDir) -> Result<Outcome, Failure> {
+        let plan = &self.settings.plan;
+        let (models, steps) = (plan.num_models.get(), plan.max_steps.get());
+        let console = Console::new(models, steps, plan.num_cycles(), arguments.plain);
+        eprintln!("{}: {}", self.experiment.name, dir.path().display());
+        let interrupt = interrupt_on_ctrl_c()?;
+        quiet_panics_of_models();
+        let splits = &self.source.splits;
+        let run = Run {
+            settings: &self.settings,
+            train: splits.train.clone(),
+            validation: splits.validation.clone(),
+            test: SealedTest::new(splits.test.clone()),
+            transform: self.source.transform.clone(),
+            build: &|init| {
+                let (seed, optimizer) = (self.experiment.seed, &self.experiment.optimizer);
+                let (momentum, weight_decay) = (optimizer.momentum, optimizer.weight_decay);
+                let config = SgdConfig { momentum, weight_decay };
+                let origin = Origin { seed, replica: init };
+                let built = self.spec.build(opened::task(&self.source), origin, config);
+                built.map_err(|error| ReplicaError::Framework {
+                    operation: "building the network",
+                    reason: error.to_string(),
+                })
+            },
+            dir,
+            identity: Identity {
+                experiment: identity(&self.experiment)?,
+                arithmetic: hwa_nn::arithmetic(),
+                allow_other_arithmetic: arguments.allow_other_arithmetic,
+            },
+            threads_per_model: self.threads(),
+            observer: &Mutex::new(console),
+            interrupt,
+        };
+        Ok(run.train()?)
+    }
+}
+
+/// The experiment that is asked for: a file, the default, or that of a run.
+fn experiment(arguments: &Train) -> Result<Experiment, Failure> {
+    let mut sets = arguments.sets.clone();
+    if let Some(dir) = &arguments.data_dir {
+        sets.push(format!("data.dir={}", toml_string(dir)));
+    }
+    let asked = |path: &Path| -> Result<Experiment, Failure> {
+        let text = read_to_string(path).map_err(|e| Failure::Usage(e.into()))?;
+        Ok(Experiment::parse(&text, path, &sets)?)
+    };
+    let mut experiment = match (&arguments.resume, &arguments.experiment) {
+        (None, None) => {
+            Experiment::parse(DEFAULT_EXPERIMENT, "the default experiment".as_ref(), &sets)?
+        }
+        (None, Some(path)) => asked(path)?,
+        (Some(run), file) => {
+            let path = run.join("experiment.toml");
+            if !path.is_file() {
+                let missing = "experiment.toml";
+                return Err(hwa_store::StoreError::NotARun { path: run.clone(), missing }.into());
+            }
+            let text = read_to_string(&path)?;
+            let stored = Experiment::parse(&text, &path, &[])?;
+            let asked = match file {
+                Some(file) => asked(file)?,
+                None => Experiment::parse(&text, &path, &sets)?,
+            };
+            ensure_same(run, &stored, &asked)?;
+            // The data may have moved since.
+            let dir = asked.data.dir.or(stored.data.dir.clone());
+            Experiment { data: hwa_train::Data { dir, ..stored.data }, ..stored }
+        }
+    };
+    // A run can be resumed from another folder.
+    if let Some(dir) = &mut experiment.data.dir
+        && let Ok(absolute) = std::path::absolute(&*dir)
+    {
+        *dir = absolute;
+    }
+    Ok(experiment)
+}
+
+fn toml_string(path: &Path) -> String {
+    Value::from(path.display().to_string()).to_string()
+}
+
+/// What must not change when a run is resumed: everything but where the data is.
+fn identity(experiment: &Experiment) -> Result<String, Failure> {
+    let mut same = experiment.clone();
+    same.data.dir = None;
+    same.threads = None;
+    Ok(same.to_toml()?)
+}
+
+fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<(), Failure> {
+    let (stored, asked) = (identity(stored)?, identity(asked)?);
+    let pairs = stored.lines().zip(asked.lines());
+    let differs = pairs.into_iter().find(|(a, b)| a != b);
+    let (was, is) = match differs {
+        Some(pair) => pair,
+        None if stored == asked => return Ok(()),
+        None => ("fewer keys", "more keys"),
+    };
+    let run = run.display();
+    Err(Failure::usage(format!("{run} is another experiment: it has `{was}`, asked for is `{is}`")))
+}
+
+/// `runs/<name>`, or the first `runs/<name>-<n>` that is free.
+fn vacant(name: &str) -> PathBuf {
+    let base = Path::new("runs");
+    let first = base.join(name);
+    let mut numbered = (2..).map(|n| base.join(format!("{name}-{n}")));
+    if first.exists() { numbered.find(|path| !path.exists()).unwrap_or(first) } else { first }
+}
+
+fn finished(arguments: &Train) -> Result<Option<Summary>, Failure> {
+    let Some(run) = &arguments.resume else { return Ok(None) };
+    let path = run.join("summary.json");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = read_to_string(&path)?;
+    let json = |source| hwa_store::StoreError::Json { path: path.clone(), source };
+    Ok(Some(serde_json::from_str(&text).map_err(json)?))
+}
+
+/// The first Ctrl-C asks for a state to resume from, the second leaves at once.
+fn interrupt_on_ctrl_c() -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::new();
+    let request = interrupt.clone();
+    let handler = move || {
+        if request.is_requested() {
+            std::process::exit(130);
+        }
+        eprintln!("interrupted: finishing the step and saving (again to leave at once)");
+        request.request();
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
+    Ok(interrupt)
+}
+
+/// A panic in a model becomes an error that names the model: one message is enough.
+fn quiet_panics_of_models() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or_default();
+        if !name.starts_with("model ") && !name.starts_with("the ") {
+            usual(info);
+        }
+    }));
+}
+
+fn show(arguments: &Train, run: &Path, summary: &Summary) -> Result<(), Failure> {
+    let text = describe(run, summary);
+    if arguments.json {
+        eprint!("{text}");
+        println!("{}", json_summary(run, summary));
+    } else {
+        print!("{text}");
+    }
+    Ok(())
+}
+
+fn describe(run: &Path, summary: &Summary) -> String {
+    let models = summary.test.inner.len();
+    let of = if models > 1 { format!("inner (mean of {models})") } else { "inner".to_owned() };
+    let last = summary.last_cycle;
+    let both = |name: String, cell: &dyn Fn(&Levels) -> String| {
+        vec![name, cell(&summary.validation), cell(&summary.test)]
+    };
+    let mean = |l: &Levels| l.inner_top1().map_or("–".to_owned(), |top1| format!("{top1:.2} %"));
+    let mut rows = vec![
+        vec![String::new(), "validation".to_owned(), "test".to_owned()],
+        both(format!("{of}, cycle {last}"), &mean),
+        both(format!("outer, cycle {last}"), &|l| percent(l.outer.as_ref())),
+        both(chosen_name(summary), &|l| percent(l.hwa.as_ref())),
+    ];
+    if summary.validation.hwa.is_none() {
+        let cycle = summary.chosen.map_or(0, |c| c.cycle);
+        rows.push(both(format!("chosen, cycle {cycle}"), &|l| percent(l.chosen.as_ref())));
+    }
+    if let Some(best) = &summary.best_on_test {
+        let name = format!("best on test, cycle {} (not a choice)", best.cycle);
+        rows.push(vec![name, "–".to_owned(), percent(Some(&best.evaluation))]);
+    }
+    let time = &summary.time;
+    let share = 100.0 * time.judge / time.seconds.max(1e-9);
+    let chosen = summary.chosen.map_or("nothing was chosen".to_owned(), |choice: Choice| {
+        format!("validation chose cycle {} of {last}", choice.cycle)
+    });
+    format!(
+        "\n{}\n{chosen}; {:.1} s of training, the judge beside it {:.1} s ({share:.0} %)\n\
+         run: {}   weights: {}\n",
+        aligned(&rows),
+        time.seconds,
+        time.judge,
+        run.display(),
+        run.join("best.safetensors").display(),
+    )
+}
+
+fn chosen_name(summary: &Summary) -> String {
+    match (summary.chosen, summary.chosen_length) {
+        (Some(choice), Some(length)) if choice.window.is_some() => {
+            format!("HWA, cycle {} (window {length})", choice.cycle)
+        }
+        (Some(choice), None) if choice.window.is_some() => {
+            format!("average of all samples, cycle {}", choice.cycle)
+        }
+        _ => "HWA".to_owned(),
+    }
+}
+
+fn json_summary(run: &Path, summary: &Summary) -> Value {
+    let levels = |levels: &Levels| {
+        json!({
+            "inner": levels.inner_top1(),
+            "outer": levels.outer.map(|e| e.top1),
+            "hwa": levels.hwa.map(|e| e.top1),
+            "chosen": levels.chosen.map(|e| e.top1),
+        })
+    };
+    json!({
+        "run": run.display().to_string(),
+        "seconds": summary.time.seconds,
+        "chosen_cycle": summary.chosen.map(|c| c.cycle),
+        "validation": levels(&summary.validation),
+        "test": levels(&summary.test),
+        "best_on_test": summary.best_on_test.as_ref().map(|b| b.evaluation.top1),
+    })
+}

@@ -1,0 +1,52 @@
+//! What a run ran on, for `environment.json`.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+
+use serde::Serialize;
+
+/// What a run ran on.
+#[derive(Debug, Serialize)]
+pub(crate) struct Environment {
+    version: &'static str,
+    commit: &'static str,
+    cpu: String,
+    cores: usize,
+    threads_per_model: usize,
+    arithmetic: String,
+    system: String,
+}
+
+impl Environment {
+    pub(crate) fn new(threads_per_model: usize) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("HWA_COMMIT"),
+            cpu: cpu().unwrap_or_else(|| "unknown".to_owned()),
+            cores: cores(),
+            threads_per_model,
+            arithmetic: hwa_nn::arithmetic(),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        }
+    }
+}
+
+/// Cores that this process may use.
+pub(crate) fn cores() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn cpu() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The most memory that this process has held, where the system tells.
+pub(crate) fn peak_memory_mb() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some((kilobytes / 1024.0).round())
+}

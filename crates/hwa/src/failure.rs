@@ -1,0 +1,117 @@
+//! How the command fails: with one message, and a code that a script can read.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use hwa_data::DataError;
+use hwa_nn::NnError;
+use hwa_store::StoreError;
+use hwa_train::{ExperimentError, ReplicaError, TrainError};
+
+/// Why the command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Bad usage or configuration: exit code 2.
+    Usage(anyhow::Error),
+    /// It failed on the way: exit code 1.
+    Run(anyhow::Error),
+    /// Training was interrupted and can be resumed: exit code 130.
+    Interrupted {
+        /// The run directory.
+        run: PathBuf,
+    },
+}
+
+impl Failure {
+    /// A message about how the command was used.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(anyhow::Error::msg(message.into()))
+    }
+
+    /// Prints the message and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Usage(error) => {
+                eprintln!("error: {}", chain(&error));
+                ExitCode::from(2)
+            }
+            Self::Run(error) => {
+                eprintln!("error: {}", chain(&error));
+                ExitCode::from(1)
+            }
+            Self::Interrupted { run } => {
+                eprintln!("interrupted; go on with: hwa train --resume {}", run.display());
+                ExitCode::from(130)
+            }
+        }
+    }
+}
+
+/// The message with its causes, each said once.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<NnError> for Failure {
+    fn from(error: NnError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        match error {
+            DataError::UnknownName { .. } => Self::Usage(error.into()),
+            _ => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<ReplicaError> for Failure {
+    fn from(error: ReplicaError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Occupied { .. } | StoreError::InUse { .. } | StoreError::NotARun { .. } => {
+                Self::Usage(error.into())
+            }
+            _ => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::StateVersion { .. }
+            | TrainError::OtherExperiment { .. }
+            | TrainError::OtherArithmetic { .. } => Self::Usage(error.into()),
+            _ => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Run(error.into())
+    }
+}

@@ -1,0 +1,43 @@
+//! The command `hwa`.
+
+// The command line speaks to people: printing is its job.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod commands;
+mod console;
+mod environment;
+mod failure;
+mod opened;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, BenchCommand, Command, DataCommand};
+use crate::failure::Failure;
+
+// glibc returns large tensors to the system after every step and pays for it in page
+// faults at the next one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Train(arguments) => commands::train::run(&arguments),
+        Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
+        Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
+        Command::Models(arguments) => commands::models::run(&arguments),
+        Command::Data(DataCommand::List(arguments)) => commands::data::list(&arguments),
+        Command::Data(DataCommand::Check(arguments)) => commands::data::check(&arguments),
+        Command::Bench(BenchCommand::Step(arguments)) => commands::bench::step(&arguments),
+    }
+}

@@ -8,6 +8,7 @@
 //! state/               what a resumed run goes on from
 //! best.safetensors     the chosen weights, ready to use
 //! summary.json         the final figures
+//! report/curves.svg    accuracy by cycle
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -39,7 +40,7 @@ impl RunDir {
         if entries.any(|entry| entry.is_ok_and(|e| e.file_name() != LOCK)) {
             return Err(StoreError::Occupied { path: path.to_owned() });
         }
-        for folder in [run.state(), run.checkpoints_folder()] {
+        for folder in [run.state(), run.checkpoints_folder(), run.report()] {
             fs::create_dir(&folder).map_err(StoreError::io("create", folder))?;
         }
         Ok(run)
@@ -52,7 +53,7 @@ impl RunDir {
             return Err(StoreError::NotARun { path: path.to_owned(), missing: EXPERIMENT });
         }
         let run = Self::locked(path)?;
-        for folder in [run.path.clone(), run.state(), run.checkpoints_folder()] {
+        for folder in [run.path.clone(), run.state(), run.checkpoints_folder(), run.report()] {
             remove_partial_files(&folder)?;
         }
         Ok(run)
@@ -111,6 +112,15 @@ impl RunDir {
     /// The saved outer and inner weights.
     pub fn checkpoints(&self) -> CheckpointStore {
         CheckpointStore::new(self.checkpoints_folder())
+    }
+
+    /// The figure of accuracy by cycle.
+    pub fn curves(&self) -> PathBuf {
+        self.report().join("curves.svg")
+    }
+
+    fn report(&self) -> PathBuf {
+        self.path.join("report")
     }
 
     fn checkpoints_folder(&self) -> PathBuf {

@@ -21,7 +21,6 @@ pub(crate) struct Console {
     num_cycles: usize,
     /// Cycles that have ended but whose line is not printed yet.
     waiting: BTreeMap<usize, CycleEnded>,
-    began: Instant,
 }
 
 /// One model's bar, and its speed since the last look.
@@ -43,7 +42,6 @@ impl Console {
             max_steps,
             num_cycles,
             waiting: BTreeMap::new(),
-            began: Instant::now(),
         }
     }
 
@@ -56,7 +54,6 @@ impl Console {
     }
 
     fn start_bars(&mut self, done: &[u64]) {
-        self.began = Instant::now();
         let Some(bars) = &self.bars else { return };
         let style = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len} {msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -113,12 +110,13 @@ impl Console {
     fn cycle_ended(&mut self, ended: &CycleEnded) {
         self.waiting.insert(ended.cycle, ended.clone());
         // The judge is at most one cycle behind: what is older was not judged.
-        while let Some(entry) = self.waiting.first_entry() {
-            if *entry.key() + 1 >= ended.cycle {
-                break;
-            }
-            let older = entry.remove();
-            self.say(&self.cycle_line(&older));
+        self.say_cycles_before(ended.cycle.saturating_sub(1));
+    }
+
+    fn say_cycles_before(&mut self, cycle: usize) {
+        let later = self.waiting.split_off(&cycle);
+        for ended in std::mem::replace(&mut self.waiting, later).values() {
+            self.say(&self.cycle_line(ended));
         }
     }
 
@@ -132,6 +130,7 @@ impl Console {
     }
 
     fn judged(&mut self, judged: &Judged) {
+        self.say_cycles_before(judged.cycle);
         let mut line = match self.waiting.remove(&judged.cycle) {
             Some(ended) => self.cycle_line(&ended),
             None => format!("cycle {}/{}", judged.cycle, self.num_cycles),
@@ -155,10 +154,7 @@ impl Console {
     }
 
     fn close(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        for ended in waiting.values() {
-            self.say(&self.cycle_line(ended));
-        }
+        self.say_cycles_before(usize::MAX);
         for model in &self.models {
             model.bar.finish_and_clear();
         }

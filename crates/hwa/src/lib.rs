@@ -26,11 +26,13 @@
 //! | [`store`] | tensor files, run directories |
 //! | [`data`] | data sets, splits, loaders |
 //! | [`nn`] | networks and replicas over Burn |
+//! | [`report`] | figures of a run |
 //! | [`train`] | the algorithm, its judge, its state, its events |
 
 pub use hwa_core as core;
 pub use hwa_data as data;
 pub use hwa_nn as nn;
+pub use hwa_report as report;
 pub use hwa_store as store;
 pub use hwa_train as train;
 

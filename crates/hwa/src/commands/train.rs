@@ -8,6 +8,7 @@ use std::thread;
 use hwa_core::Choice;
 use hwa_data::{OpenOptions, Source};
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
+use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     Experiment, Identity, Interrupt, Levels, Outcome, ReplicaError, Run, SealedTest, Settings,
@@ -39,7 +40,10 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     let outcome = plan.train(arguments, &dir)?;
     match outcome {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
-        Outcome::Finished(summary) => show(arguments, dir.path(), &summary),
+        Outcome::Finished(summary) => {
+            draw(&plan.experiment.name, &dir)?;
+            show(arguments, dir.path(), &summary)
+        }
     }
 }
 
@@ -241,6 +245,15 @@ fn quiet_panics_of_models() {
     }));
 }
 
+/// Draws the accuracy by cycle.
+fn draw(name: &str, dir: &RunDir) -> Result<(), Failure> {
+    let events = read_to_string(&dir.events())?;
+    let svg = Curves::from_events(&events)
+        .and_then(|curves| curves.to_svg(name))
+        .map_err(|error| Failure::Run(error.into()))?;
+    Ok(write_atomically(&dir.curves(), |file| file.write_all(svg.as_bytes()))?)
+}
+
 fn show(arguments: &Train, run: &Path, summary: &Summary) -> Result<(), Failure> {
     let text = describe(run, summary);
     if arguments.json {
@@ -275,18 +288,20 @@ fn describe(run: &Path, summary: &Summary) -> String {
         rows.push(vec![name, "–".to_owned(), percent(Some(&best.evaluation))]);
     }
     let time = &summary.time;
-    let share = 100.0 * time.judge / time.seconds.max(1e-9);
+    let work = time.seconds * models.max(1) as f64;
+    let share = 100.0 * time.judge / work.max(1e-9);
     let chosen = summary.chosen.map_or("nothing was chosen".to_owned(), |choice: Choice| {
         format!("validation chose cycle {} of {last}", choice.cycle)
     });
     format!(
-        "\n{}\n{chosen}; {:.1} s of training, the judge beside it {:.1} s ({share:.0} %)\n\
-         run: {}   weights: {}\n",
+        "\n{}\n{chosen}; {:.1} s of training, {:.1} s of judging beside it ({share:.0} % of the work)\n\
+         run: {}   weights: {}   curves: {}\n",
         aligned(&rows),
         time.seconds,
         time.judge,
         run.display(),
         run.join("best.safetensors").display(),
+        run.join("report/curves.svg").display(),
     )
 }
 

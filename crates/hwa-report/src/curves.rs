@@ -1,0 +1,100 @@
+//! Accuracy by cycle, read from events.
+
+use hwa_train::Event;
+
+use crate::ReportError;
+
+/// One line of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Its name in the legend.
+    pub name: String,
+    /// Cycle and top-1 accuracy in percent, in the order of the cycles.
+    pub points: Vec<(usize, f64)>,
+}
+
+/// The validation accuracy of inner, outer and HWA weights by cycle.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Curves {
+    /// Inner weights (if they were judged), outer weights, then each window.
+    pub curves: Vec<Curve>,
+    /// The chosen cycle and its accuracy.
+    pub chosen: Option<(usize, f64)>,
+}
+
+impl Curves {
+    /// Reads the text of an `events.jsonl`.
+    pub fn from_events(text: &str) -> Result<Self, ReportError> {
+        let mut curves = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let event = serde_json::from_str(line)
+                .map_err(|source| ReportError::Event { line: index + 1, source })?;
+            curves.add(&event);
+        }
+        Ok(curves)
+    }
+
+    fn add(&mut self, event: &Event) {
+        let Event::Judged(judged) = event else { return };
+        let cycle = judged.cycle;
+        if !judged.inner.is_empty() {
+            let sum: f64 = judged.inner.iter().map(|e| e.top1).sum();
+            self.push("inner (mean)".to_owned(), cycle, sum / judged.inner.len() as f64);
+        }
+        self.push("outer".to_owned(), cycle, judged.outer.top1);
+        for window in &judged.hwa {
+            let name = match window.length {
+                Some(length) => format!("HWA, window {length}"),
+                None => "average of all samples".to_owned(),
+            };
+            self.push(name, cycle, window.evaluation.top1);
+        }
+        self.chosen = judged.chosen.map(|c| (c.cycle, 100.0 * c.score.accuracy)).or(self.chosen);
+    }
+
+    fn push(&mut self, name: String, cycle: usize, top1: f64) {
+        match self.curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) => curve.points.push((cycle, top1)),
+            None => self.curves.push(Curve { name, points: vec![(cycle, top1)] }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: &str = concat!(
+        r#"{"event":"stopped_early","cycle":9}"#,
+        "\n",
+        r#"{"event":"judged","cycle":2,"inner":[],"outer":{"top1":50.0,"top5":90.0,"loss":1.0,"#,
+        r#""images":10,"recalibration":null},"hwa":[{"window":0,"length":5,"members":2,"#,
+        r#""evaluation":{"top1":60.0,"top5":90.0,"loss":"NaN","images":10,"recalibration":null}}],"#,
+        r#""chosen":{"cycle":2,"window":0,"score":{"accuracy":0.6,"loss":1.0}},"#,
+        r#""time":{"seconds":1.0}}"#,
+        "\n",
+    );
+
+    #[test]
+    fn curves_are_read_by_level_and_window() {
+        let curves = Curves::from_events(EVENTS).unwrap();
+        let curve = |name: &str, top1| Curve { name: name.to_owned(), points: vec![(2, top1)] };
+        assert_eq!(curves.curves, [curve("outer", 50.0), curve("HWA, window 5", 60.0)]);
+        assert_eq!(curves.chosen, Some((2, 60.0)));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = Curves::from_events("{}\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 1 of the events: "), "{error}");
+    }
+
+    #[test]
+    fn the_figure_shows_every_curve_and_the_choice() {
+        let svg = Curves::from_events(EVENTS).unwrap().to_svg("digits").unwrap();
+        for text in ["<svg", "</svg>", "outer", "HWA, window 5", "digits", "chosen", "cycle"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(Curves::default().to_svg("empty").unwrap().contains("</svg>"));
+    }
+}

@@ -1,0 +1,370 @@
+//! The command as a user meets it.
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+#[cfg(unix)]
+use std::thread::sleep;
+#[cfg(unix)]
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A training of seconds: 3 cycles of 8 steps on 160 digits.
+const SHORT: [&str; 6] = [
+    "data.train_examples=160",
+    "optimizer.batch=20",
+    "schedule.epochs=3",
+    "hwa.window_length=[1, 2]",
+    "evaluate.every=1",
+    "checkpoints.state_every=3",
+];
+
+fn hwa(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn short_train(run: &Path) -> Command {
+    let mut command = hwa(&["train", "--json", "--out"]);
+    command.arg(run);
+    for set in SHORT {
+        command.args(["--set", set]);
+    }
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(succeeded(output).trim()).unwrap()
+}
+
+fn failed(output: &Output, code: i32, expected: &str) {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    let errors: Vec<&str> = message.lines().filter(|l| l.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "one clear message, found: {message}");
+    assert!(message.contains(expected), "{message}");
+    assert!(!message.contains("panicked at"), "{message}");
+}
+
+/// Weights and events of a finished run, without what depends on the clock.
+fn fingerprint(run: &Path) -> (Vec<u8>, Vec<u8>, Vec<Value>) {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.remove("time");
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let mut events: Vec<Value> =
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.iter_mut().for_each(strip);
+    let read = |name: &str| fs::read(run.join(name)).unwrap();
+    (read("best.safetensors"), read("checkpoints/outer-000003.safetensors"), events)
+}
+
+const EVALUATE: [&str; 7] =
+    ["evaluate", "--model", "resnet8", "--data", "digits", "--json", "--weights"];
+
+#[test]
+fn training_ends_with_one_json_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let result = json(&short_train(&run).output().unwrap());
+    assert_eq!(result["run"], run.display().to_string());
+    assert!(result["seconds"].as_f64().unwrap() > 0.0);
+    assert!((1..=3).contains(&result["chosen_cycle"].as_u64().unwrap()));
+    for split in ["validation", "test"] {
+        for level in ["inner", "outer", "hwa"] {
+            let top1 = result[split][level].as_f64().unwrap();
+            assert!((0.0..=100.0).contains(&top1), "{result}");
+        }
+    }
+    for file in ["experiment.toml", "environment.json", "events.jsonl", "summary.json"] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    // The saved weights are the measured ones: evaluating them gives the same figure.
+    let evaluated = json(&hwa(&EVALUATE).arg(run.join("best.safetensors")).output().unwrap());
+    assert_eq!(evaluated["top1"], result["test"]["hwa"]);
+    assert_eq!(evaluated["images"], 360);
+    assert!(evaluated["top5"].as_f64() >= evaluated["top1"].as_f64());
+}
+
+#[test]
+fn statistics_that_are_missing_are_re_estimated() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    // Outer checkpoints have no statistics.
+    let outer = run.join("checkpoints/outer-000003.safetensors");
+    let evaluated = json(&hwa(&EVALUATE).arg(&outer).output().unwrap());
+    assert_eq!(evaluated["statistics"], "re-estimated");
+
+    let ready = folder.path().join("ready.safetensors");
+    let mut command =
+        hwa(&["recalibrate", "--model", "resnet8", "--data", "digits", "--json", "--all"]);
+    command.arg("--weights").arg(&outer).arg("-o").arg(&ready);
+    let recalibrated = json(&command.output().unwrap());
+    assert_eq!(recalibrated["images"], 1437, "every image that is not test");
+    let evaluated = json(&hwa(&EVALUATE).arg(&ready).output().unwrap());
+    assert_eq!(evaluated["statistics"], "stored");
+    failed(&command.output().unwrap(), 2, "exists; --force overwrites it");
+}
+
+#[test]
+fn levels_that_a_method_does_not_have_are_null() {
+    let folder = tempfile::tempdir().unwrap();
+    for (method, outer, hwa) in [
+        ("sgd", false, false),
+        ("online", true, false),
+        ("lawa", false, true),
+        ("swa", false, true),
+    ] {
+        let run = folder.path().join(method);
+        let mut command = short_train(&run);
+        command.args(["--set", &format!("method={method}"), "--set", "swa.start=30%"]);
+        let result = json(&command.output().unwrap());
+        assert_eq!(result["test"]["outer"].is_number(), outer, "{method}: {result}");
+        assert_eq!(result["test"]["hwa"].is_number(), hwa, "{method}: {result}");
+        assert!(result["test"]["inner"].is_number() && result["test"]["chosen"].is_number());
+    }
+}
+
+/// Waits until the run has a complete state, then a little longer.
+#[cfg(unix)]
+fn wait_for_state(run: &Path, extra: Duration) {
+    let began = Instant::now();
+    let has_manifest = || {
+        let entries = fs::read_dir(run.join("state")).into_iter().flatten();
+        entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with("manifest"))
+    };
+    while !has_manifest() && began.elapsed() < Duration::from_secs(60) {
+        sleep(Duration::from_millis(5));
+    }
+    sleep(extra);
+}
+
+#[cfg(unix)]
+fn resume(run: &Path) -> Output {
+    hwa(&["train", "--json", "--resume"]).arg(run).output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_resumes_to_the_same_bits_and_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    succeeded(&short_train(&whole).output().unwrap());
+    let expected = fingerprint(&whole);
+    for milliseconds in [0, 40, 90, 150, 230, 320, 430] {
+        let run = folder.path().join(format!("killed-{milliseconds}"));
+        let mut child =
+            short_train(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for_state(&run, Duration::from_millis(milliseconds));
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        succeeded(&resume(&run));
+        assert!(fingerprint(&run) == expected, "killed after {milliseconds} ms");
+        // A finished run has nothing to resume, and says so.
+        assert!(text(&resume(&run).stderr).contains("is finished"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, run) = (folder.path().join("whole"), folder.path().join("run"));
+    let longer = |path: &Path| {
+        let mut command = short_train(path);
+        command.args(["--set", "schedule.epochs=12"]);
+        command
+    };
+    succeeded(&longer(&whole).output().unwrap());
+    let child = longer(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_state(&run, Duration::from_millis(20));
+    let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signal.success());
+    let output = child.wait_with_output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("hwa train --resume"), "{message}");
+    succeeded(&resume(&run));
+    assert!(fingerprint(&run) == fingerprint(&whole));
+}
+
+#[test]
+fn mistakes_in_an_experiment_show_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("e.toml");
+    let train = |content: &str| {
+        fs::write(&file, content).unwrap();
+        hwa(&["train"]).arg(&file).current_dir(folder.path()).output().unwrap()
+    };
+    failed(&train("[hwa]\nnum_modles = 2\n"), 2, "line 2");
+    failed(&train("[hwa]\nnum_models = 2.5\n"), 2, "line 2");
+    failed(&train("[optimizer]\nbatch = 0\n"), 2, "line 2");
+    failed(&train("[hwa]\nsync_period = 0\n"), 2, "`hwa.sync_period` must be at least one step");
+    failed(&train("[model]\nname = \"resnet21\"\n"), 2, "there is no model `resnet21`");
+    failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "unknown data set `mnist`");
+    let missing = hwa(&["train", "no-such.toml"]).output().unwrap();
+    failed(&missing, 2, "cannot read no-such.toml");
+    assert!(!folder.path().join("runs").exists(), "nothing is created for a bad experiment");
+}
+
+#[test]
+fn missing_and_truncated_data_is_named_with_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = || {
+        let mut command = hwa(&["train", "--set", "data.dataset=cifar100", "--data-dir"]);
+        command.arg(folder.path()).current_dir(folder.path()).output().unwrap()
+    };
+    failed(&train(), 1, "train.bin");
+    fs::create_dir(folder.path().join("cifar-100-binary")).unwrap();
+    for name in ["train.bin", "test.bin"] {
+        fs::write(folder.path().join("cifar-100-binary").join(name), [0u8; 1000]).unwrap();
+    }
+    failed(&train(), 1, "1000 bytes, expected 153700000");
+}
+
+#[test]
+fn weights_that_do_not_fit_name_the_tensor() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    let evaluate = |model: &str, weights: &Path| {
+        let mut command = hwa(&["evaluate", "--data", "digits", "--model", model, "--weights"]);
+        command.arg(weights).output().unwrap()
+    };
+    let best = run.join("best.safetensors");
+    failed(&evaluate("resnet20", &best), 1, "`layer1.1.bn1.bias` is missing");
+    let cut = folder.path().join("cut.safetensors");
+    let bytes = fs::read(&best).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    failed(&evaluate("resnet8", &cut), 1, "is not a safetensors file");
+}
+
+#[test]
+fn folders_that_are_taken_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("thesis.tex"), "").unwrap();
+    failed(&short_train(folder.path()).output().unwrap(), 2, "is not empty");
+    let nothing = hwa(&["train", "--resume", "no-such-run"]).output().unwrap();
+    failed(&nothing, 2, "no-such-run is not a run directory");
+}
+
+#[test]
+fn a_resume_with_other_settings_names_the_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    let mut command = hwa(&["train", "--set", "hwa.num_models=3", "--resume"]);
+    let output = command.arg(&run).output().unwrap();
+    failed(&output, 2, "it has `num_models = 2`, asked for is `num_models = 3`");
+}
+
+#[test]
+fn divergence_names_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = short_train(&folder.path().join("run"));
+    command.args(["--set", "optimizer.rate=1e30"]);
+    failed(&command.output().unwrap(), 1, "diverged");
+}
+
+/// A limit on file sizes stands in for a full disk: the write fails half-way.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_ends_the_run_and_leaves_nothing_half_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let mut train = format!("trap '' XFSZ; ulimit -f 200; exec {}", env!("CARGO_BIN_EXE_hwa"));
+    train.push_str(&format!(" train --out {}", run.display()));
+    for set in SHORT {
+        train.push_str(&format!(" --set '{set}'"));
+    }
+    let output = Command::new("bash").args(["-c", &train]).output().unwrap();
+    failed(&output, 1, "cannot write ");
+    let mut folders = vec![run];
+    while let Some(path) = folders.pop() {
+        for entry in fs::read_dir(path).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            assert!(!name.starts_with(".partial"), "{name}");
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in [
+        vec!["train"],
+        vec!["evaluate"],
+        vec!["recalibrate"],
+        vec!["models"],
+        vec!["data", "list"],
+        vec!["data", "check"],
+        vec!["bench", "step"],
+    ] {
+        let help = succeeded(&hwa(&command).arg("--help").output().unwrap());
+        assert!(help.contains("Example"), "{command:?}");
+    }
+}
+
+#[test]
+fn lists_and_benchmarks_speak_json() {
+    let parse = |arguments: &[&str]| json(&hwa(arguments).output().unwrap());
+    let models = parse(&["models", "--data", "cifar10", "--json"]);
+    let resnet20 = models.as_array().unwrap().iter().find(|m| m["name"] == "resnet20").unwrap();
+    assert_eq!(resnet20["parameters"], 269_722);
+    let sets = parse(&["data", "list", "--json"]);
+    assert!(sets.as_array().unwrap().iter().any(|d| d["name"] == "cifar100"));
+    let digits = parse(&["data", "check", "digits", "--json"]);
+    assert_eq!(digits["splits"][2]["examples"], 360);
+    let bench =
+        parse(&["bench", "step", "--model", "resnet8", "--batch", "4", "--size", "8", "--json"]);
+    assert!(bench["images_per_second"].as_f64().unwrap() > 0.0);
+    assert!(bench["step_ms"].as_f64().unwrap() > 0.0);
+}
+
+/// Every experiment in the repository can be read, and the built-in one is a copy.
+#[test]
+fn the_experiments_of_the_repository_are_valid() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut folders = vec![root.clone()];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let experiment = hwa::Experiment::parse(&text, &path, &[]).unwrap();
+            experiment.settings(10_000).unwrap();
+            assert!(text.contains("# Run:"), "{} says how to run it", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 4);
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/digits-hwa.toml");
+    let copy = fs::read_to_string(root.join("digits/hwa.toml")).unwrap();
+    assert_eq!(fs::read_to_string(built_in).unwrap(), copy);
+}

@@ -1,0 +1,23 @@
+# Recipes for everyday work; `just` lists them.
+
+# What can be done here
+default:
+    @just --list
+
+# Every test of every crate, doc tests and examples included
+test:
+    cargo test --workspace
+
+# Format, lints and documentation: all without a warning
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# The book, into docs/book
+book:
+    mdbook build docs
+
+# What continuous integration runs
+ci:
+    .ci/run

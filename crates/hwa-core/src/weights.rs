@@ -155,6 +155,19 @@ impl Tensor {
         }
     }
 
+    /// A tensor of the same role, shape and type, filled with zeros.
+    pub fn zeros_like(&self) -> Self {
+        let n = self.values.len();
+        let values = match self.values.value_type() {
+            ValueType::F64 => Values::F64(vec![0.0; n]),
+            ValueType::F32 => Values::F32(vec![0.0; n]),
+            ValueType::F16 => Values::F16(vec![f16::ZERO; n]),
+            ValueType::BF16 => Values::BF16(vec![bf16::ZERO; n]),
+            ValueType::I64 => Values::I64(vec![0; n]),
+        };
+        Self { role: self.role, shape: self.shape.clone(), values }
+    }
+
     /// Its elements, taken out.
     pub fn into_values(self) -> Values {
         self.values

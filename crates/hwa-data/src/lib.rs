@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use std::num::NonZeroUsize;
-//! use hwa_data::{Ahead, OpenOptions, TrainingBatches, open};
+//! use hwa_data::{Ahead, OpenOptions, Position, TrainingBatches, open};
 //!
 //! let digits = open("digits", None, &OpenOptions::default())?;
 //! let batch = NonZeroUsize::new(64).unwrap();
-//! let (seed, replica, first_step) = (1, 0, 0);
+//! let from = Position { seed: 1, replica: 0, step: 0 };
 //! let train = digits.splits.train.clone();
 //! let batches =
-//!     TrainingBatches::new(train, digits.transform, batch, seed, replica, first_step)?;
+//!     TrainingBatches::new(train, digits.transform, batch, from)?;
 //! for batch in Ahead::spawn(batches, 2)?.take(3) {
 //!     assert_eq!(batch?.len(), 64);
 //! }
@@ -35,7 +35,9 @@ pub use ahead::Ahead;
 pub use batch::Batch;
 pub use dataset::{Dataset, Example, ImageShape};
 pub use error::DataError;
-pub use loader::{EvaluationBatches, RecalibrationBatches, TrainingBatches, steps_per_epoch};
+pub use loader::{
+    EvaluationBatches, Position, RecalibrationBatches, TrainingBatches, steps_per_epoch,
+};
 pub use memory::InMemory;
 pub use place::cache_folder;
 pub use sources::{

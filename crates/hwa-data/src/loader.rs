@@ -36,15 +36,24 @@ pub struct TrainingBatches {
     order_of: Option<u64>, // the epoch that `order` is for
 }
 
+/// Where in a run's stream of batches a loader starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The number of the model, which has its own order.
+    pub replica: u32,
+    /// The step of the first batch, counted from 0 over all epochs.
+    pub step: u64,
+}
+
 impl TrainingBatches {
-    /// Batches from `first_step` on; steps are counted from 0, over all epochs.
+    /// Batches from a position on.
     pub fn new(
         subset: Subset,
         transform: Transform,
         batch: NonZeroUsize,
-        seed: u64,
-        replica: u32,
-        first_step: u64,
+        from: Position,
     ) -> Result<Self, DataError> {
         if subset.is_empty() {
             return Err(DataError::NoExamples);
@@ -53,9 +62,9 @@ impl TrainingBatches {
             subset,
             developer: Developer::new(&transform),
             batch,
-            seed,
-            replica,
-            step: first_step,
+            seed: from.seed,
+            replica: from.replica,
+            step: from.step,
             order: Vec::new(),
             order_of: None,
         })
@@ -238,8 +247,8 @@ mod tests {
     }
 
     fn training(count: usize, batch: usize, seed: u64, replica: u32, step: u64) -> TrainingBatches {
-        TrainingBatches::new(numbered(count), transform(), size(batch), seed, replica, step)
-            .unwrap()
+        let from = Position { seed, replica, step };
+        TrainingBatches::new(numbered(count), transform(), size(batch), from).unwrap()
     }
 
     fn labels(batches: impl Iterator<Item = Result<Batch, DataError>>) -> Vec<Vec<u32>> {
@@ -353,7 +362,8 @@ mod tests {
 
     #[test]
     fn no_examples_are_refused() {
-        let empty = TrainingBatches::new(numbered(0), transform(), size(1), 0, 0, 0);
+        let from = Position { seed: 0, replica: 0, step: 0 };
+        let empty = TrainingBatches::new(numbered(0), transform(), size(1), from);
         assert!(matches!(empty, Err(DataError::NoExamples)));
     }
 

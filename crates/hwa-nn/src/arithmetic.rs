@@ -4,7 +4,9 @@
 /// same path give the same bits; another path rounds differently.
 pub fn arithmetic() -> String {
     #[cfg(target_arch = "x86_64")]
-    let path = if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+    let path = if is_x86_feature_detected!("avx512f") {
+        "avx512"
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         "avx2+fma"
     } else {
         "sse2"

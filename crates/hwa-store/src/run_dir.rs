@@ -15,12 +15,15 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::atomic::remove_partial_files;
+use crate::atomic::{TEMPORARY, remove_partial_files};
 use crate::checkpoints::CheckpointStore;
 use crate::error::StoreError;
 
 const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
+/// What a run directory holds before its experiment is written, which comes last.
+const BEFORE_THE_EXPERIMENT: [&str; 5] =
+    [LOCK, "state", "checkpoints", "report", "environment.json"];
 
 /// An open run directory. While it is open, no other process can open it.
 #[derive(Debug)]
@@ -36,12 +39,15 @@ impl RunDir {
         fs::create_dir_all(path).map_err(StoreError::io("create", path))?;
         let run = Self::locked(path)?;
         let mut entries = fs::read_dir(path).map_err(StoreError::io("read", path))?;
-        // A lock alone is a run that was killed before it wrote anything.
-        if entries.any(|entry| entry.is_ok_and(|e| e.file_name() != LOCK)) {
+        // What is there without an experiment is a run that was killed before it began.
+        let begun =
+            |name: &str| BEFORE_THE_EXPERIMENT.contains(&name) || name.starts_with(TEMPORARY);
+        if entries.any(|e| e.is_ok_and(|e| !begun(&e.file_name().to_string_lossy()))) {
             return Err(StoreError::Occupied { path: path.to_owned() });
         }
+        remove_partial_files(path)?;
         for folder in [run.state(), run.checkpoints_folder(), run.report()] {
-            fs::create_dir(&folder).map_err(StoreError::io("create", folder))?;
+            fs::create_dir_all(&folder).map_err(StoreError::io("create", folder))?;
         }
         Ok(run)
     }
@@ -151,6 +157,17 @@ mod tests {
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let message = RunDir::create(folder.path()).unwrap_err().to_string();
         assert!(message.contains("is not empty"), "{message}");
+    }
+
+    #[test]
+    fn a_run_killed_before_its_experiment_was_written_can_be_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path()).unwrap();
+        fs::write(run.environment(), "").unwrap();
+        fs::write(folder.path().join(".partial-x"), "").unwrap();
+        drop(run);
+        assert!(RunDir::create(folder.path()).is_ok());
+        assert!(!folder.path().join(".partial-x").exists());
     }
 
     #[test]

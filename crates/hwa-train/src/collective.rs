@@ -204,6 +204,10 @@ impl ThreadGroup {
         if self.failed() {
             return Err(CollectiveError::Aborted);
         }
+        // Before taking a seat: the last one to come would go on without a look.
+        if heeds_interrupt && self.interrupt.is_requested() {
+            return Err(CollectiveError::Interrupted);
+        }
         let mine = table(&mut tables);
         let round = mine.round;
         mine.seats[rank] = Some(item);

@@ -272,6 +272,6 @@ pub struct BestOnTest {
 pub struct SummaryTime {
     /// Seconds of training, earlier sessions included.
     pub seconds: f64,
-    /// Seconds of the judge, beside training, in this session.
+    /// Seconds of the judge, beside training, earlier sessions included.
     pub judge: f64,
 }

@@ -1,4 +1,4 @@
-//! The final pass: the only place where the test split is read.
+//! The final pass: the only place in a run where the test split is read.
 //!
 //! It comes after the choice, and it needs the choice: a [`SealedTest`] opens
 //! only for a [`FinalChoice`], and only the end of training makes one.

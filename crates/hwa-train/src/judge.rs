@@ -179,7 +179,8 @@ impl Judge<'_> {
             announce(self.observer, &Event::Judged(Box::new(result.clone())));
             judged = Some(result);
         }
-        let stop = self.state.selection.should_stop(cycle);
+        // Cycles that were not looked at can neither be better nor use up patience.
+        let stop = judged.is_some() && self.state.selection.should_stop(cycle);
         Ok(Answer {
             judged,
             verdict: if stop { Verdict::Stop } else { Verdict::Continue },

@@ -59,7 +59,7 @@ impl<'a> Leader<'a> {
             judge: lead.judge.clone(),
             earlier: lead.elapsed,
             began: Instant::now(),
-            judge_seconds: 0.0,
+            judge_seconds: lead.judging,
             last: None,
         };
         if let Some(number) = lead.pending {
@@ -129,13 +129,14 @@ impl<'a> Leader<'a> {
     }
 
     /// The run's part of a state.
-    pub(crate) fn snapshot(&self) -> Lead {
-        Lead {
-            events_bytes: self.log.bytes(),
+    pub(crate) fn snapshot(&self) -> Result<Lead, TrainError> {
+        Ok(Lead {
+            events_bytes: self.log.synced_bytes()?,
             judge: self.judge.clone(),
             pending: self.desk.pending(),
             elapsed: self.elapsed(),
-        }
+            judging: self.judge_seconds,
+        })
     }
 
     /// Waits for the verdict on the last cycle.

@@ -45,9 +45,11 @@ impl EventLog {
         Ok(())
     }
 
-    /// The log's length so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// The log's length so far, all of it on the disk: a state that names this
+    /// length must not survive a power failure that the log does not.
+    pub(crate) fn synced_bytes(&self) -> Result<u64, TrainError> {
+        self.file.sync_data().map_err(|e| Self::error(&self.path, e))?;
+        Ok(self.bytes)
     }
 
     fn error(path: &Path, source: io::Error) -> TrainError {
@@ -66,7 +68,7 @@ mod tests {
         let event = |cycle| Event::StoppedEarly { cycle };
         let mut log = EventLog::open(&path, 0).unwrap();
         log.record(&event(1)).unwrap();
-        let first = log.bytes();
+        let first = log.synced_bytes().unwrap();
         log.record(&event(2)).unwrap();
         let mut log = EventLog::open(&path, first).unwrap();
         log.record(&event(3)).unwrap();

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use hwa_core::Weights;
-use hwa_data::{EvaluationBatches, RecalibrationBatches, Subset, Transform};
+use hwa_data::{Batch, DataError, EvaluationBatches, RecalibrationBatches, Subset, Transform};
 
 use crate::event::Evaluation;
 use crate::replica::{Recalibration, Replica, ReplicaError, State, Tally};
@@ -44,7 +44,9 @@ impl Bench<'_> {
         split: &Subset,
         recalibration: Option<Recalibration>,
     ) -> Result<Evaluation, ReplicaError> {
-        let tally = evaluate(replica, split, self.transform, self.settings.batch, self.cancelled)?;
+        let (split, transform) = (split.clone(), self.transform.clone());
+        let batches = EvaluationBatches::new(split, transform, self.settings.batch);
+        let tally = tally(replica, batches.take_while(|_| !(self.cancelled)()))?;
         Ok(Evaluation::new(&tally, recalibration))
     }
 
@@ -62,19 +64,22 @@ impl Bench<'_> {
     }
 }
 
-/// One pass over a split.
+/// One pass over a split, with the statistics that the replica holds.
 pub fn evaluate(
     replica: &mut dyn Replica,
     split: &Subset,
     transform: &Transform,
     batch: NonZeroUsize,
-    cancelled: &dyn Fn() -> bool,
+) -> Result<Tally, ReplicaError> {
+    tally(replica, EvaluationBatches::new(split.clone(), transform.clone(), batch))
+}
+
+fn tally(
+    replica: &mut dyn Replica,
+    batches: impl Iterator<Item = Result<Batch, DataError>>,
 ) -> Result<Tally, ReplicaError> {
     let mut total = Tally::default();
-    for batch in EvaluationBatches::new(split.clone(), transform.clone(), batch) {
-        if cancelled() {
-            break;
-        }
+    for batch in batches {
         total.add(&replica.evaluate(&batch?)?);
     }
     Ok(total)

@@ -163,7 +163,15 @@ impl Experiment {
             let length = window_length(text)?.resolve(plan.num_cycles());
             Ok(WindowSpec { stride, ..WindowSpec::sliding(length) })
         };
-        lengths.iter().map(spec).collect()
+        let mut windows: Vec<WindowSpec> = Vec::new();
+        for window in lengths.iter().map(spec) {
+            let window: WindowSpec = window?;
+            // 20 cycles and 10 % of 200 are the same window.
+            if !windows.contains(&window) {
+                windows.push(window);
+            }
+        }
+        Ok(windows)
     }
 
     fn checkpoints(&self, scale: &Scale) -> Result<Checkpoints, ExperimentError> {
@@ -307,6 +315,8 @@ mod tests {
     fn windows_come_as_cycles_shares_and_lists() {
         let several = settings(&["hwa.window_length=[5, \"10%\", 20]"]).unwrap();
         assert_eq!(windows(&several), [(Some(5), 1), (Some(10), 1), (Some(20), 1)]);
+        let twice = settings(&["hwa.window_length=[10, \"10%\"]"]).unwrap();
+        assert_eq!(windows(&twice), [(Some(10), 1)]);
     }
 
     #[test]

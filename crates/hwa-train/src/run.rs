@@ -78,6 +78,7 @@ impl Run<'_> {
             judge: JudgeState::new(self.settings),
             pending: None,
             elapsed: 0.0,
+            judging: 0.0,
         };
         let lead = manifest.as_ref().map_or_else(beginning, |m| m.lead.clone());
         let mut log = EventLog::open(&self.dir.events(), lead.events_bytes)?;

@@ -64,6 +64,8 @@ pub(crate) struct Lead {
     pub(crate) pending: Option<usize>,
     /// Seconds of training so far.
     pub(crate) elapsed: f64,
+    /// Seconds of the judge so far.
+    pub(crate) judging: f64,
 }
 
 /// The losses of the cycle that a model is in: part of its state, so that a
@@ -301,10 +303,12 @@ impl StateStore {
                 remove(&path)?;
             }
         }
-        let needed = oldest
-            .lead
-            .pending
-            .map_or(1, |cycle| self.settings.plan.oldest_member(cycle.saturating_sub(1).max(1)));
+        // The pending cycle itself is judged again, whether or not a window holds it.
+        let plan = &self.settings.plan;
+        let needed = match oldest.lead.pending {
+            Some(cycle) => plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle),
+            None => 1,
+        };
         for cycle in self.checkpoints.outer_cycles()? {
             if cycle < needed && !self.settings.checkpoints.keeps(cycle, &self.settings.plan) {
                 self.checkpoints.remove_outer(cycle)?;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use hwa_core::{Cycle, InnerWeights, Role, Tensor, Values, Weights};
-use hwa_data::{Ahead, Subset, TrainingBatches, Transform};
+use hwa_core::{Cycle, InnerWeights, Weights};
+use hwa_data::{Ahead, Position, Subset, TrainingBatches, Transform};
 use hwa_store::{CheckpointStore, InnerPosition};
 
 use crate::collective::{
@@ -72,9 +72,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
             session.train.clone(),
             session.transform.clone(),
             session.settings.batch,
-            session.settings.seed,
-            rank as u32,
-            step,
+            Position { seed: session.settings.seed, replica: rank as u32, step },
         )?;
         Ok(Self {
             session,
@@ -167,7 +165,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let state = self.replica.state().map_err(|source| self.failed(source))?;
         self.ensure_finite(&state.weights)?;
         let part = ModelState { step: self.step, losses: self.losses, state };
-        let lead = self.leader.as_ref().map(Leader::snapshot);
+        let lead = self.leader.as_ref().map(Leader::snapshot).transpose()?;
         self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
     }
 
@@ -275,8 +273,7 @@ impl CycleLosses {
 fn zeros_like(weights: &Weights) -> Result<Weights, TrainError> {
     let mut zeros = Weights::new();
     for (name, tensor) in weights.iter() {
-        let values = Values::F32(vec![0.0; tensor.values().len()]);
-        zeros.insert(name, Tensor::new(Role::Parameter, tensor.shape().to_vec(), values)?)?;
+        zeros.insert(name, tensor.zeros_like())?;
     }
     Ok(zeros)
 }

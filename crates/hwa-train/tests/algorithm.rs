@@ -8,7 +8,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
 
 use hwa_core::{Decay, Schedule, WindowSpec};
-use hwa_data::{Batch, TrainingBatches};
+use hwa_data::{Batch, Position, TrainingBatches};
 use hwa_train::{Every, Init, MomentumAtSync, Outcome, Replica, Settings};
 use toy::{Toy, bits, images, outer, settings, timeless_events, train, transform};
 
@@ -29,9 +29,8 @@ fn with(models: usize, sync_period: u64) -> Settings {
 
 fn batches(settings: &Settings, replica: u32) -> impl Iterator<Item = Batch> {
     let (batch, seed) = (settings.batch, settings.seed);
-    TrainingBatches::new(images(0), transform(), batch, seed, replica, 0)
-        .unwrap()
-        .map(Result::unwrap)
+    let from = Position { seed, replica, step: 0 };
+    TrainingBatches::new(images(0), transform(), batch, from).unwrap().map(Result::unwrap)
 }
 
 fn to_bits(values: &[f32]) -> Vec<u32> {
@@ -224,6 +223,19 @@ fn training_stops_one_cycle_after_the_verdict() {
     assert!(summary.last_cycle < 100);
     let events = timeless_events(folder.path());
     assert!(events.iter().any(|e| e["event"] == "stopped_early"));
+}
+
+#[test]
+fn cycles_that_nobody_looked_at_do_not_use_up_patience() {
+    let mut settings = with(2, 1);
+    settings.patience = Some(3);
+    settings.evaluate.every = Every::Cycles(nonzero(8));
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    // Looks at cycles 8, 16 and 24: it cannot stop between two of them.
+    assert!([17, 24].contains(&summary.last_cycle), "{}", summary.last_cycle);
 }
 
 #[test]

@@ -26,7 +26,15 @@ fn variants() -> Vec<Settings> {
     patient.plan.sync_period = std::num::NonZeroU64::MIN;
     let mut one_shot = settings();
     one_shot.plan.sync_period = one_shot.plan.max_steps;
-    vec![settings(), averaged, patient, one_shot]
+    // Stage II begins late, and hardly any outer weights are kept.
+    let mut swa = settings();
+    swa.plan.num_models = std::num::NonZeroUsize::MIN;
+    swa.plan.windows = vec![hwa_core::WindowSpec::everything_from(4)];
+    swa.checkpoints.outer_every = std::num::NonZeroUsize::new(5).unwrap();
+    let mut alone = settings();
+    alone.plan.num_models = std::num::NonZeroUsize::MIN;
+    alone.plan.sync_period = std::num::NonZeroU64::MIN;
+    vec![settings(), averaged, patient, one_shot, swa, alone]
 }
 
 /// Resumes until the run is through.
@@ -41,7 +49,7 @@ fn a_model_that_dies_at_any_step_costs_nothing_but_time() {
         let expected = uninterrupted(&settings);
         for step in 1..=24 {
             let folder = tempfile::tempdir().unwrap();
-            let dying = (step % 2) as usize;
+            let dying = step as usize % settings.plan.num_models.get();
             let faults = |seat| (seat == Seat::Model(dying)).then_some(Fault::PanicAtStep(step));
             let first = train_with(folder.path(), &settings, &faults, &Mutex::default());
             if first.is_err() {
@@ -61,7 +69,8 @@ fn an_interrupt_at_any_step_saves_each_model_where_it_is() {
             let folder = tempfile::tempdir().unwrap();
             let mut sessions = 0;
             loop {
-                let (replica, step) = (random.below(2) as usize, 1 + random.below(24));
+                let models = settings.plan.num_models.get() as u64;
+                let (replica, step) = (random.below(models) as usize, 1 + random.below(24));
                 let interrupt_at = Some((replica, step, Interrupt::new()));
                 let recorder = Mutex::new(Recorder { interrupt_at, ..Recorder::default() });
                 let outcome = train_with(folder.path(), &settings, &|_| None, &recorder).unwrap();
@@ -83,6 +92,18 @@ fn a_finished_run_resumes_to_itself() {
     let before = fingerprint(folder.path());
     resume_to_the_end(folder.path(), &settings());
     assert!(fingerprint(folder.path()) == before);
+}
+
+#[test]
+fn one_model_that_synchronizes_every_step_heeds_an_interrupt() {
+    let mut settings = settings();
+    settings.plan.num_models = std::num::NonZeroUsize::MIN;
+    settings.plan.sync_period = std::num::NonZeroU64::MIN;
+    let folder = tempfile::tempdir().unwrap();
+    let interrupt_at = Some((0, 12, Interrupt::new()));
+    let recorder = Mutex::new(Recorder { interrupt_at, ..Recorder::default() });
+    let outcome = train_with(folder.path(), &settings, &|_| None, &recorder).unwrap();
+    assert_eq!(outcome, Outcome::Interrupted { steps: vec![12] });
 }
 
 /// A run that was interrupted once, and so has a state.

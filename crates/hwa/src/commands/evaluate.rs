@@ -61,7 +61,7 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
         Split::Validation => &splits.validation,
         Split::Test => &splits.test,
     };
-    let tally = evaluate(replica.as_mut(), split, &source.transform, subject.batch, &|| false)?;
+    let tally = evaluate(replica.as_mut(), split, &source.transform, subject.batch)?;
     let statistics = match (complete, averaged) {
         (false, _) => "re-estimated",
         (true, true) => "averaged",

@@ -31,6 +31,10 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     let plan = Planned::new(arguments)?;
     if let (Some(path), Some(summary)) = (&arguments.resume, finished(arguments)?) {
         eprintln!("{} is finished: there is nothing to resume", path.display());
+        let dir = RunDir::open(path)?;
+        if !dir.curves().exists() {
+            draw(&plan.experiment.name, &dir)?;
+        }
         return show(arguments, path, &summary);
     }
     let dir = match &arguments.resume {

@@ -39,6 +39,8 @@ impl Curves {
             .configure_mesh()
             .x_desc("cycle")
             .y_desc("validation accuracy, %")
+            .x_label_formatter(&|cycle| format!("{cycle:.0}"))
+            .y_label_formatter(&|accuracy| short(*accuracy))
             .label_style(("sans-serif", 13))
             .light_line_style(TRANSPARENT)
             .bold_line_style(RGBColor(225, 225, 225))
@@ -79,4 +81,10 @@ impl Curves {
         let room = (0.06 * (high - low)).max(0.5);
         (0.0..last as f64 + 1.0, (low - room).max(0.0)..(high + room).min(101.0))
     }
+}
+
+/// Two decimals at most, and none that is zero.
+fn short(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

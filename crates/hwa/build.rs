@@ -8,5 +8,5 @@ fn main() {
     let commit = commit.and_then(|bytes| String::from_utf8(bytes).ok());
     let commit = commit.as_deref().map_or("unknown", str::trim);
     println!("cargo::rustc-env=HWA_COMMIT={commit}");
-    println!("cargo::rerun-if-changed=../../.git/HEAD");
+    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
 }

@@ -96,8 +96,8 @@ impl Moments {
 
     /// The relative standard error of the normalisation: the larger of the
     /// error of the mean in units of the standard deviation and the relative
-    /// error of the standard deviation, as root mean square over the channels.
-    /// Unknown (`None`) before two batches; constant channels have no error.
+    /// error of the standard deviation, as root mean square over the channels
+    /// that vary. Unknown (`None`) before two batches.
     pub fn relative_error(&self) -> Option<f64> {
         if self.batches < 2 {
             return None;
@@ -106,12 +106,13 @@ impl Moments {
         // times sum(w^2) / (1 - sum(w^2)), with weights that add up to one.
         let concentration = self.weight_squares / (self.count * self.count);
         let scale = concentration / (1.0 - concentration);
-        let (mut of_means, mut of_deviations) = (0.0, 0.0);
+        let (mut of_means, mut of_deviations, mut channels) = (0.0, 0.0, 0usize);
         for (c, s) in self.spread.iter().enumerate() {
             let variance = self.squares[c] / self.count;
             if variance <= 0.0 {
                 continue;
             }
+            channels += 1;
             let between = |sum: f64, squares: f64| {
                 let mean = sum / self.count;
                 (squares / self.count - mean * mean).max(0.0)
@@ -120,8 +121,7 @@ impl Moments {
             // d(sd)/sd = d(var) / (2 var)
             of_deviations += scale * between(s.q, s.qq) / (4.0 * variance * variance);
         }
-        let channels = self.mean.len().max(1) as f64;
-        Some((of_means.max(of_deviations) / channels).sqrt())
+        Some((of_means.max(of_deviations) / channels.max(1) as f64).sqrt())
     }
 }
 
@@ -194,6 +194,20 @@ mod tests {
         assert_eq!(moments.relative_error(), None);
         moments.add(4, &[1.0], &[0.0]).unwrap();
         assert_eq!(moments.relative_error(), Some(0.0));
+    }
+
+    #[test]
+    fn constant_channels_do_not_flatter_the_error() {
+        let error = |channels: usize| {
+            let mut moments = Moments::new(channels);
+            for mean in [0.0, 1.0, 0.5] {
+                let (mut means, mut variances) = (vec![0.0; channels], vec![0.0; channels]);
+                (means[0], variances[0]) = (mean, 1.0);
+                moments.add(4, &means, &variances).unwrap();
+            }
+            moments.relative_error().unwrap()
+        };
+        assert_eq!(error(1), error(64));
     }
 
     #[test]

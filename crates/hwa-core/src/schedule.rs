@@ -133,11 +133,13 @@ impl Schedule {
 
     /// The rate of a step, counted from 0.
     pub fn rate(&self, step: u64) -> f64 {
-        let step = match self.granularity {
-            Granularity::Step => step,
-            Granularity::Epoch { steps } => step - step % steps,
+        // The steps over which the rate stays what it is.
+        let stretch = match self.granularity {
+            Granularity::Step => 1,
+            Granularity::Epoch { steps } => steps,
         };
-        let ramp = if step < self.warmup { (step + 1) as f64 / self.warmup as f64 } else { 1.0 };
+        let step = step - step % stretch;
+        let ramp = ((step + stretch) as f64 / self.warmup.max(1) as f64).min(1.0);
         ramp * self.decayed(step)
     }
 
@@ -262,6 +264,9 @@ mod tests {
     fn warm_up_ramps_to_the_schedule() {
         let schedule = Schedule::new(1.0, Decay::Constant, 10).unwrap().with_warmup(4);
         assert_eq!(rates(&schedule, &[0, 1, 2, 3, 4]), [0.25, 0.5, 0.75, 1.0, 1.0]);
+        // Two epochs of warm-up, per epoch: half the rate in the first, all of it in the second.
+        let schedule = schedule.with_granularity(Granularity::Epoch { steps: 2 }).unwrap();
+        assert_eq!(rates(&schedule, &[0, 1, 2, 3, 4]), [0.5, 0.5, 1.0, 1.0, 1.0]);
     }
 
     #[test]

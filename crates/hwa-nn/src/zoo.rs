@@ -91,7 +91,7 @@ impl FromStr for ModelSpec {
     fn from_str(name: &str) -> Result<Self, NnError> {
         let depth = name.strip_prefix("resnet").and_then(|depth| depth.parse::<usize>().ok());
         match depth {
-            Some(depth) if (8..=DEEPEST).contains(&depth) && depth % 6 == 2 => {
+            Some(depth) if ours(depth) && name == format!("resnet{depth}") => {
                 Ok(Self::ResNet { blocks: (depth - 2) / 6 })
             }
             _ => {
@@ -100,6 +100,13 @@ impl FromStr for ModelSpec {
             }
         }
     }
+}
+
+/// Depths of torchvision's ResNets, which are other networks than ours.
+const TORCHVISION: [usize; 5] = [18, 34, 50, 101, 152];
+
+fn ours(depth: usize) -> bool {
+    depth % 6 == 2 && (8..=DEEPEST).contains(&depth) && !TORCHVISION.contains(&depth)
 }
 
 #[cfg(test)]
@@ -117,7 +124,16 @@ mod tests {
         for name in ["resnet8", "resnet14", "resnet20", "resnet110"] {
             assert_eq!(name.parse::<ModelSpec>().unwrap().to_string(), name);
         }
-        for name in ["resnet18", "resnet2", "resnet", "vgg16", "resnet6000002"] {
+        for name in [
+            "resnet18",
+            "resnet2",
+            "resnet",
+            "vgg16",
+            "resnet50",
+            "resnet152",
+            "resnet020",
+            "resnet6000002",
+        ] {
             let error = name.parse::<ModelSpec>().unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("resnet20, resnet32"), "{error}");
         }

@@ -51,6 +51,17 @@ pub enum TrainError {
         /// The first such tensor.
         tensor: String,
     },
+    /// Models that should start alike do not.
+    #[error(
+        "model {replica} starts from another `{tensor}` than the others: with `init = \"shared\"` \
+         every model has to be built alike; is it drawn from a generator that threads share?"
+    )]
+    DifferentBeginnings {
+        /// The model.
+        replica: usize,
+        /// The first tensor that differs.
+        tensor: String,
+    },
     /// A thread panicked.
     #[error("{who} panicked: {message}")]
     Panicked {

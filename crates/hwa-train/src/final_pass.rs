@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hwa_core::{SlideWindow, Weights};
+use hwa_core::{Choice, SlideWindow, Weights};
 use hwa_data::Subset;
 use hwa_store::{CheckpointStore, read_tensors};
 
@@ -68,7 +68,7 @@ impl FinalPass<'_> {
             self.last_cycle(last, [(&validation, &mut on_validation), (&test, &mut on_test)])?;
         }
         if let Some(chosen) = chosen {
-            let (best, _) = read_tensors(self.best)?;
+            let best = self.best_weights(&chosen)?;
             for (split, levels) in [(&validation, &mut on_validation), (&test, &mut on_test)] {
                 let evaluation = self.complete(&best, split)?;
                 levels.chosen = Some(evaluation);
@@ -106,6 +106,19 @@ impl FinalPass<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The saved weights, which must be the chosen ones: a run that went on with
+    /// other arithmetic may have chosen otherwise than the file remembers.
+    fn best_weights(&self, chosen: &Choice) -> Result<Weights, TrainError> {
+        let (best, metadata) = read_tensors(self.best)?;
+        let window = metadata.get("kind").is_some_and(|kind| kind == "hwa");
+        let same = metadata.get("cycle") == Some(&chosen.cycle.into());
+        if !same || window != chosen.window.is_some() {
+            let reason = "it does not hold the weights of the chosen cycle";
+            return Err(TrainError::BadState { path: self.best.to_owned(), reason });
+        }
+        Ok(best)
     }
 
     /// A model that has its statistics.

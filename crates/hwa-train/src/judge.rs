@@ -60,7 +60,7 @@ pub(crate) struct Answer {
 /// The judge as the leading model sees it: at most one case is out.
 pub(crate) struct JudgeDesk<'a> {
     cases: SyncSender<Case>,
-    answers: Receiver<Result<Answer, TrainError>>,
+    answers: Receiver<Answer>,
     out: Option<usize>,
     dismissed: &'a AtomicBool,
 }
@@ -91,12 +91,12 @@ impl JudgeDesk<'_> {
             match self.answers.recv_timeout(Duration::from_millis(50)) {
                 Ok(answer) => {
                     self.out = None;
-                    return answer.map(Some);
+                    return Ok(Some(answer));
                 }
                 Err(RecvTimeoutError::Timeout) => check()?,
+                // The judge failed; its own error tells more.
                 Err(RecvTimeoutError::Disconnected) => {
-                    let (who, message) = ("the judge".to_owned(), "it left".to_owned());
-                    return Err(TrainError::Panicked { who, message });
+                    return Err(CollectiveError::Aborted.into());
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Drop for JudgeDesk<'_> {
 /// The judge's side of the desk.
 pub(crate) struct JudgeSeat {
     cases: Receiver<Case>,
-    answers: SyncSender<Result<Answer, TrainError>>,
+    answers: SyncSender<Answer>,
 }
 
 /// A desk between the leading model and the judge.
@@ -125,19 +125,16 @@ pub(crate) fn desk(dismissed: &AtomicBool) -> (JudgeDesk<'_>, JudgeSeat) {
 }
 
 impl JudgeSeat {
-    /// Does the judge's work; its failure is its last answer.
-    pub(crate) fn serve(self, work: impl FnOnce(Self) -> Result<(), TrainError>) {
-        let answers = self.answers.clone();
-        if let Err(error) = work(self) {
-            let _ = answers.send(Err(error));
-        }
-    }
-
     /// Judges case after case until nobody asks any more.
     pub(crate) fn judge_all(self, mut judge: Judge<'_>) -> Result<(), TrainError> {
         while let Ok(case) = self.cases.recv() {
-            let answer = judge.judge(&case)?;
-            if self.answers.send(Ok(answer)).is_err() {
+            let answer = judge.judge(&case);
+            // Dismissed: nobody waits for the answer, which may be half of one.
+            if (judge.bench.cancelled)() {
+                break;
+            }
+            let answer = answer?;
+            if self.answers.send(answer).is_err() {
                 break;
             }
         }

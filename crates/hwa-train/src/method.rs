@@ -23,6 +23,8 @@ use crate::span::Span;
 
 /// Epochs of a budget that is not given.
 const DEFAULT_EPOCHS: u64 = 200;
+/// More steps of the rate than this are a mistake.
+const MOST_MILESTONES: u64 = 100_000;
 /// Epochs between the steps of the baseline's rate.
 const STEP_EPOCHS: f64 = 60.0;
 
@@ -63,6 +65,28 @@ impl Experiment {
         Ok(settings)
     }
 
+    /// The experiment with every default that depends on others written out, so
+    /// that a later version's defaults cannot change it.
+    pub fn resolved(&self) -> Self {
+        let mut resolved = self.clone();
+        let schedule = &mut resolved.schedule;
+        schedule.kind = Some(self.kind());
+        if schedule.steps.is_none() && schedule.epochs.is_none() {
+            schedule.epochs = NonZeroU64::new(DEFAULT_EPOCHS);
+        }
+        let steps = self.kind() == ScheduleKind::Step;
+        if steps && schedule.every.is_none() && schedule.milestones.is_none() {
+            schedule.every = Some(Span::Epochs(STEP_EPOCHS));
+        }
+        resolved
+    }
+
+    fn kind(&self) -> ScheduleKind {
+        let by_default =
+            if self.method == Method::Swa { ScheduleKind::TwoStage } else { ScheduleKind::Cosine };
+        self.schedule.kind.unwrap_or(by_default)
+    }
+
     /// The models that the method trains.
     pub fn num_models(&self) -> NonZeroUsize {
         if self.method.is_online() { self.hwa.num_models } else { NonZeroUsize::MIN }
@@ -98,9 +122,7 @@ impl Experiment {
     fn rates(&self, scale: &Scale, sync_period: NonZeroU64) -> Result<Schedule, ExperimentError> {
         let table = &self.schedule;
         let period = |span: Option<Span>| span.map_or(sync_period.get(), |s| scale.steps(s));
-        let by_default =
-            if self.method == Method::Swa { ScheduleKind::TwoStage } else { ScheduleKind::Cosine };
-        let decay = match table.kind.unwrap_or(by_default) {
+        let decay = match self.kind() {
             ScheduleKind::Constant => Decay::Constant,
             ScheduleKind::Cosine => Decay::Cosine { floor: table.floor },
             ScheduleKind::Linear => Decay::Linear { floor: table.floor },
@@ -111,7 +133,8 @@ impl Experiment {
                 Decay::Cyclical { floor: table.floor, period: period(table.period) }
             }
             ScheduleKind::TwoStage => Decay::TwoStage {
-                start: scale.steps(self.swa.start),
+                // At a cycle's beginning: a saw-tooth then ends where its sample is taken.
+                start: scale.steps(self.swa.start).next_multiple_of(sync_period.get()),
                 rate: self.swa.rate,
                 cycle: self.swa.floor.map(|floor| (floor, period(self.swa.period))),
             },
@@ -120,7 +143,10 @@ impl Experiment {
             Per::Step => Granularity::Step,
             Per::Epoch => Granularity::Epoch { steps: scale.per_epoch },
         };
-        let wrong = |e: hwa_core::ScheduleError| value("schedule", format!("is impossible: {e}"));
+        let wrong = |e: hwa_core::ScheduleError| {
+            let key = if self.optimizer.rate > 0.0 { "schedule" } else { "optimizer.rate" };
+            value(key, format!("makes no schedule: {e}"))
+        };
         let schedule = Schedule::new(self.optimizer.rate, decay, scale.budget.get());
         let schedule = schedule.and_then(|s| s.with_granularity(granularity)).map_err(wrong)?;
         Ok(schedule.with_warmup(table.warmup.map_or(0, |span| scale.steps(span))))
@@ -133,6 +159,10 @@ impl Experiment {
         let every = self.schedule.every.unwrap_or(Span::Epochs(STEP_EPOCHS));
         let every = scale.at_least_one("schedule.every", every)?.get();
         let count = (scale.budget.get() - 1) / every;
+        if count > MOST_MILESTONES {
+            let reason = format!("must not fall more than {MOST_MILESTONES} times, found {count}");
+            return Err(value("schedule.every", reason));
+        }
         Ok((1..=count).map(|i| i * every).collect())
     }
 
@@ -159,8 +189,19 @@ impl Experiment {
             return Err(value("hwa.window_length", "must name at least one length"));
         }
         let stride = self.hwa.window_stride;
+        let cycles = plan.num_cycles();
+        if stride.get() > cycles {
+            let reason = format!("must be at most the number of cycles ({cycles}), found {stride}");
+            return Err(value("hwa.window_stride", reason));
+        }
         let spec = |text| {
-            let length = window_length(text)?.resolve(plan.num_cycles());
+            let length = window_length(text)?.resolve(cycles);
+            if length < stride {
+                // Such a window would be empty most of the time.
+                let reason =
+                    format!("must be at most the window length ({length}), found {stride}");
+                return Err(value("hwa.window_stride", reason));
+            }
             Ok(WindowSpec { stride, ..WindowSpec::sliding(length) })
         };
         let mut windows: Vec<WindowSpec> = Vec::new();
@@ -330,11 +371,16 @@ mod tests {
     fn impossible_values_name_their_key() {
         for (set, expected) in [
             ("schedule.steps=9", "`schedule.steps` and `schedule.epochs` exclude each other"),
-            ("optimizer.rate=0.0", "`schedule` is impossible: `rate` must be above 0, found 0"),
+            (
+                "optimizer.rate=0.0",
+                "`optimizer.rate` makes no schedule: `rate` must be above 0, found 0",
+            ),
             ("optimizer.momentum=1.5", "`optimizer.momentum` must be from 0 to 1, found 1.5"),
             ("hwa.sync_period=0", "`hwa.sync_period` must be at least one step, found 0 steps"),
             ("hwa.window_length=\"200%\"", "found \"200%\""),
             ("hwa.window_length=[]", "`hwa.window_length` must name at least one length"),
+            ("hwa.window_stride=101", "must be at most the number of cycles (100), found 101"),
+            ("hwa.window_stride=21", "must be at most the window length (20), found 21"),
             ("checkpoints.inner_cycles=[101]", "must lie between 1 and 100, found 101"),
             ("checkpoints.inner_every=3", "needs `checkpoints.inner_cycles`"),
             ("evaluate.tolerance=-1", "`evaluate.tolerance` must be from 0 to 1, found -1"),

@@ -1,5 +1,6 @@
 //! From TOML text and `--set` overrides to an [`Experiment`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, Value};
@@ -35,7 +36,46 @@ pub enum ExperimentError {
     },
 }
 
+impl ExperimentError {
+    /// The same error with the file and the line in which the key stands, if it
+    /// stands there at all.
+    pub fn located(self, text: &str, path: &Path) -> Self {
+        let Self::Value { key, reason } = self else { return self };
+        let Some(line) = line_of(text, key) else { return Self::Value { key, reason } };
+        let message = format!("line {line}: `{key}` {reason}");
+        Self::File { path: path.to_owned(), message }
+    }
+}
+
+/// The line, from 1, on which a key such as `hwa.sync_period` is given.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let mut parts = key.split('.');
+    let mut item = document.as_table().get(parts.next()?)?;
+    for part in parts {
+        item = item.get(part)?;
+    }
+    let start = item.span()?.start;
+    Some(text.get(..start)?.lines().count().max(1))
+}
+
 impl Experiment {
+    /// The first key whose value differs between two experiments as TOML, with
+    /// both values; a key that is not there is `unset`.
+    pub fn first_difference(a: &str, b: &str) -> Option<(String, String, String)> {
+        let flat = |text: &str| {
+            let mut flat = BTreeMap::new();
+            flatten("", text.parse().unwrap_or_default(), &mut flat);
+            flat
+        };
+        let (a, b) = (flat(a), flat(b));
+        let unset = || "unset".to_owned();
+        let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        let differs = keys.into_iter().find(|key| a.get(*key) != b.get(*key))?;
+        let value = |side: &BTreeMap<String, String>| side.get(differs).cloned();
+        Some((differs.clone(), value(&a).unwrap_or_else(unset), value(&b).unwrap_or_else(unset)))
+    }
+
     /// Reads an experiment's text; `path` is for messages.
     ///
     /// ```
@@ -71,6 +111,16 @@ impl Experiment {
             path: PathBuf::from("experiment.toml"),
             message: e.to_string(),
         })
+    }
+}
+
+fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&key, inner, flat),
+            other => drop(flat.insert(key, other.to_string())),
+        }
     }
 }
 
@@ -153,6 +203,24 @@ mod tests {
         assert_eq!(error("", &["seed"]), "--set seed: expected key=value");
         assert!(error("", &["seed.x=1"]).contains("--set seed.x=1"));
         assert!(error("", &[".=1"]).contains("is not a key"));
+    }
+
+    #[test]
+    fn an_impossible_value_is_located_in_its_file() {
+        let text = "seed = 1\n\n[hwa]\nnum_models = 2\nsync_period = 0\n";
+        let error = parse(text, &[]).unwrap().settings(640).unwrap_err();
+        let message = error.located(text, Path::new("e.toml")).to_string();
+        assert!(message.starts_with("e.toml: line 5: `hwa.sync_period` must be"), "{message}");
+    }
+
+    #[test]
+    fn the_first_difference_is_named_with_both_values() {
+        let difference = |a: &str, b: &str| Experiment::first_difference(a, b);
+        let (a, b) = ("[hwa]\nk = 2\n", "[hwa]\nk = 3\n");
+        let named = |x: &str, y: &str, z: &str| Some((x.into(), y.into(), z.into()));
+        assert_eq!(difference(a, b), named("hwa.k", "2", "3"));
+        assert_eq!(difference(a, ""), named("hwa.k", "2", "unset"));
+        assert_eq!(difference(a, a), None);
     }
 
     proptest! {

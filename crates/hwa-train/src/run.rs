@@ -102,13 +102,16 @@ impl Run<'_> {
             observer: self.observer,
             interrupt: &self.interrupt,
         };
-        match self.run_threads(&session, manifest.as_ref(), &lead, log)? {
-            Ended::Interrupted(steps) => {
-                announce(self.observer, &Event::Interrupted { steps: steps.clone() });
-                Ok(Outcome::Interrupted { steps })
-            }
-            Ended::Done(closing) => Ok(Outcome::Finished(Box::new(self.finish(closing)?))),
-        }
+        let steps = match self.run_threads(&session, manifest.as_ref(), &lead, log)? {
+            Ended::Interrupted(steps) => steps,
+            Ended::Done(closing) => match self.finish(closing)? {
+                Some(summary) => return Ok(Outcome::Finished(Box::new(summary))),
+                // The final pass comes again after a resume from the last state.
+                None => states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps()),
+            },
+        };
+        announce(self.observer, &Event::Interrupted { steps: steps.clone() });
+        Ok(Outcome::Interrupted { steps })
     }
 
     fn started(&self) -> Result<Event, TrainError> {
@@ -145,10 +148,17 @@ impl Run<'_> {
         let (desk, seat) = desk(&dismissed);
         let mut leader = Some(Leader::new(session, log, desk, lead)?);
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
-            let judge = || self.serve_as_judge(seat, lead, &dismissed);
-            if let Err(error) = spawn(scope, "the judge", judge) {
-                return vec![Err(error)];
-            }
+            let judge = || {
+                let served = self.serve_as_judge(seat, lead, &dismissed);
+                if served.is_err() {
+                    group.abort();
+                }
+                served
+            };
+            let judge = match spawn(scope, "the judge", judge) {
+                Ok(handle) => handle,
+                Err(error) => return vec![Err(error)],
+            };
             let mut models = Vec::new();
             for rank in 0..size {
                 let (leader, group) = (leader.take(), &group);
@@ -172,7 +182,13 @@ impl Run<'_> {
                     .join()
                     .unwrap_or_else(|panic| Err(panicked(&format!("model {rank}"), &*panic)))
             };
-            models.into_iter().enumerate().map(join).collect()
+            let mut endings: Vec<_> = models.into_iter().enumerate().map(join).collect();
+            let served = judge.join().unwrap_or_else(|panic| Err(panicked("the judge", &*panic)));
+            if let Err(error) = served {
+                // First: what follows the judge's failure are its echoes.
+                endings.insert(0, Err(error));
+            }
+            endings
         });
         ended(endings)
     }
@@ -198,26 +214,27 @@ impl Run<'_> {
         })
     }
 
-    fn serve_as_judge(&self, seat: JudgeSeat, lead: &Lead, dismissed: &AtomicBool) {
+    fn serve_as_judge(
+        &self,
+        seat: JudgeSeat,
+        lead: &Lead,
+        dismissed: &AtomicBool,
+    ) -> Result<(), TrainError> {
         let cancelled = || dismissed.load(Ordering::Acquire);
-        let who = "the judge";
         let cancelled: &(dyn Fn() -> bool + Sync) = &cancelled;
-        seat.serve(|cases| {
-            on_its_own_threads(who, self.threads_per_model, move || {
-                let bench = self.bench(cancelled);
-                let mut judge = Judge {
-                    bench,
-                    validation: &self.validation,
-                    replica: self.build("the judge's model", 0)?,
-                    windows: self.windows(),
-                    state: lead.judge.clone(),
-                    best_path: self.dir.best(),
-                    observer: self.observer,
-                };
-                self.refill(&mut judge, lead)?;
-                cases.judge_all(judge)
-            })
-        });
+        on_its_own_threads("the judge", self.threads_per_model, move || {
+            let mut judge = Judge {
+                bench: self.bench(cancelled),
+                validation: &self.validation,
+                replica: self.build("the judge's model", 0)?,
+                windows: self.windows(),
+                state: lead.judge.clone(),
+                best_path: self.dir.best(),
+                observer: self.observer,
+            };
+            self.refill(&mut judge, lead)?;
+            seat.judge_all(judge)
+        })
     }
 
     /// Puts back the window's members that were there when the state was saved.
@@ -247,11 +264,13 @@ impl Run<'_> {
         (self.build)(init).map_err(|source| TrainError::Build { who, source })
     }
 
-    fn finish(&self, mut closing: Closing) -> Result<Summary, TrainError> {
+    /// The final pass; nothing, if it was interrupted.
+    fn finish(&self, mut closing: Closing) -> Result<Option<Summary>, TrainError> {
         let summary = on_its_own_threads("the final pass", self.threads_per_model, || {
             let checkpoints = self.dir.checkpoints();
+            let cancelled = || self.interrupt.is_requested();
             let pass = FinalPass {
-                bench: self.bench(&|| false),
+                bench: self.bench(&cancelled),
                 replica: self.build("the final pass's model", 0)?,
                 validation: &self.validation,
                 test: &self.test,
@@ -260,14 +279,19 @@ impl Run<'_> {
             };
             pass.run(&closing)
         })?;
+        if self.interrupt.is_requested() {
+            return Ok(None);
+        }
+        let finished = Event::Finished(Box::new(summary.clone()));
+        closing.log.record(&finished)?;
+        closing.log.synced_bytes()?;
+        // The summary comes last: where it is, a run is finished.
         let path = self.dir.summary();
         let text = serde_json::to_string_pretty(&summary)
             .map_err(|source| StoreError::Json { path: path.clone(), source })?;
         write_atomically(&path, |file| writeln!(file, "{text}"))?;
-        let finished = Event::Finished(Box::new(summary.clone()));
-        closing.log.record(&finished)?;
         announce(self.observer, &finished);
-        Ok(summary)
+        Ok(Some(summary))
     }
 }
 

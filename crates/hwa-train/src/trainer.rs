@@ -14,7 +14,7 @@ use crate::error::TrainError;
 use crate::event::{Event, ModelReport, ModelTime, Observer, Stepped, announce};
 use crate::leader::{Closing, Leader};
 use crate::replica::{Replica, ReplicaError};
-use crate::settings::{MomentumAtSync, Settings};
+use crate::settings::{Init, MomentumAtSync, Settings};
 use crate::state::{CycleLosses, ModelState, Occasion, StateStore};
 
 /// Batches that a loader prepares ahead of its model.
@@ -89,6 +89,9 @@ impl<'a, C: Collective> Trainer<'a, C> {
 
     /// Algorithm 1: H steps, average, restart from the average; again.
     pub(crate) fn train(mut self) -> Result<Ending, TrainError> {
+        if self.step == 0 && self.session.settings.init == Init::Shared {
+            self.ensure_same_beginning()?;
+        }
         for cycle in self.session.settings.plan.cycles_after(self.step) {
             if self.run_inner_steps(&cycle)? == Pace::Interrupted {
                 return self.leave();
@@ -109,6 +112,21 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let check = || Ok(self.collective.check()?);
         let closing = self.leader.map(|leader| leader.close(check)).transpose()?;
         Ok(Ending::Done(closing))
+    }
+
+    /// A builder that draws from a generator of its own would give each model other
+    /// initial weights, and nobody would notice.
+    fn ensure_same_beginning(&mut self) -> Result<(), TrainError> {
+        let mine = self.replica.weights().map_err(|source| self.failed(source))?;
+        let mean = self.collective.average(mine.clone())?;
+        let differs = mine.iter().find(|(name, tensor)| mean.get(name) != Some(tensor));
+        match differs {
+            None => Ok(()),
+            Some((tensor, _)) => Err(TrainError::DifferentBeginnings {
+                replica: self.collective.rank(),
+                tensor: tensor.to_owned(),
+            }),
+        }
     }
 
     fn run_inner_steps(&mut self, cycle: &Cycle) -> Result<Pace, TrainError> {

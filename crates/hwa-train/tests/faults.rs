@@ -50,6 +50,12 @@ fn a_judge_that_panics_ends_the_run() {
 }
 
 #[test]
+fn models_that_should_start_alike_and_do_not_are_noticed() {
+    let (message, _) = error(Seat::Model(1), Fault::StartsElsewhere);
+    assert!(message.contains("starts from another `w` than the others"), "{message}");
+}
+
+#[test]
 fn divergence_keeps_the_last_good_state() {
     let folder = tempfile::tempdir().unwrap();
     let faults = |seat| (seat == Seat::Model(0)).then_some(Fault::NanAtStep(8));

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use crate::output::tell;
 use hwa_train::{CycleEnded, Evaluation, Event, Judged, Observer, Started, Stepped};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -49,7 +50,7 @@ impl Console {
         match &self.bars {
             // A terminal that went away is no reason to stop training.
             Some(bars) => drop(bars.println(line)),
-            None => eprintln!("{line}"),
+            None => tell(line),
         }
     }
 

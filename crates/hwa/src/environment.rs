@@ -26,10 +26,17 @@ impl Environment {
             cpu: cpu().unwrap_or_else(|| "unknown".to_owned()),
             cores: cores(),
             threads_per_model,
-            arithmetic: hwa_nn::arithmetic(),
+            arithmetic: arithmetic(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
     }
+}
+
+/// What decides the bits: the instruction path, and the CPU, whose caches decide
+/// how the tensor library cuts up its sums.
+pub(crate) fn arithmetic() -> String {
+    let cpu = cpu().unwrap_or_else(|| "an unknown CPU".to_owned());
+    format!("{} on {cpu}", hwa_nn::arithmetic())
 }
 
 /// Cores that this process may use.

@@ -1,8 +1,10 @@
 //! How the command fails: with one message, and a code that a script can read.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::output::tell;
 use hwa_data::DataError;
 use hwa_nn::NnError;
 use hwa_store::StoreError;
@@ -22,6 +24,15 @@ pub(crate) enum Failure {
     },
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(error) | Self::Run(error) => f.write_str(&chain(error)),
+            Self::Interrupted { .. } => f.write_str("interrupted"),
+        }
+    }
+}
+
 impl Failure {
     /// A message about how the command was used.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -32,15 +43,15 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Usage(error) => {
-                eprintln!("error: {}", chain(&error));
+                tell(format_args!("error: {}", chain(&error)));
                 ExitCode::from(2)
             }
             Self::Run(error) => {
-                eprintln!("error: {}", chain(&error));
+                tell(format_args!("error: {}", chain(&error)));
                 ExitCode::from(1)
             }
             Self::Interrupted { run } => {
-                eprintln!("interrupted; go on with: hwa train --resume {}", run.display());
+                tell(format_args!("interrupted; go on with: hwa train --resume {}", run.display()));
                 ExitCode::from(130)
             }
         }

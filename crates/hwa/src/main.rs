@@ -1,14 +1,12 @@
 //! The command `hwa`.
 
-// The command line speaks to people: printing is its job.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
-
 mod arguments;
 mod commands;
 mod console;
 mod environment;
 mod failure;
 mod opened;
+mod output;
 mod table;
 
 use std::process::ExitCode;

@@ -219,7 +219,8 @@ fn mistakes_in_an_experiment_show_line_and_key() {
     failed(&train("[hwa]\nnum_modles = 2\n"), 2, "line 2");
     failed(&train("[hwa]\nnum_models = 2.5\n"), 2, "line 2");
     failed(&train("[optimizer]\nbatch = 0\n"), 2, "line 2");
-    failed(&train("[hwa]\nsync_period = 0\n"), 2, "`hwa.sync_period` must be at least one step");
+    failed(&train("[hwa]\nsync_period = 0\n"), 2, "line 2: `hwa.sync_period` must be at least one");
+    failed(&train("[data]\ntrain_examples = 99999\n"), 2, "`data.train_examples`");
     failed(&train("[model]\nname = \"resnet21\"\n"), 2, "there is no model `resnet21`");
     failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "unknown data set `mnist`");
     let missing = hwa(&["train", "no-such.toml"]).output().unwrap();
@@ -275,7 +276,21 @@ fn a_resume_with_other_settings_names_the_difference() {
     succeeded(&short_train(&run).output().unwrap());
     let mut command = hwa(&["train", "--set", "hwa.num_models=3", "--resume"]);
     let output = command.arg(&run).output().unwrap();
-    failed(&output, 2, "it has `num_models = 2`, asked for is `num_models = 3`");
+    failed(&output, 2, "`hwa.num_models` is 2 there, asked for is 3");
+}
+
+/// A reader that goes away does not end the training.
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_does_not_stop_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let mut child =
+        short_train(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    assert!(run.join("summary.json").is_file());
 }
 
 #[test]
@@ -283,7 +298,10 @@ fn divergence_names_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = short_train(&folder.path().join("run"));
     command.args(["--set", "optimizer.rate=1e30"]);
-    failed(&command.output().unwrap(), 1, "diverged");
+    let output = command.output().unwrap();
+    failed(&output, 1, "diverged");
+    let message = text(&output.stderr);
+    assert!(message.contains("error: model ") && message.contains(" step "), "{message}");
 }
 
 /// A limit on file sizes stands in for a full disk: the write fails half-way.

@@ -40,11 +40,16 @@ pub(crate) enum Fault {
     ErrorAtStep(u64),
     NanAtStep(u64),
     PanicInEvaluate,
+    StartsElsewhere,
+    /// No fault, but a loss that is not quadratic: steps are no longer linear.
+    Bent,
 }
 
 impl Toy {
     pub(crate) fn new(init: u32, fault: Option<Fault>) -> Self {
-        let w = (0..SIZE).map(|i| (i as f32 + 1.0) * (init as f32 + 1.0)).collect();
+        let elsewhere = if fault == Some(Fault::StartsElsewhere) { 0.5 } else { 0.0 };
+        let start = |i: usize| (i as f32 + 1.0) * (init as f32 + 1.0) + elsewhere;
+        let w = (0..SIZE).map(start).collect();
         Self { w, v: vec![0.0; SIZE], running_mean: 0.0, batches: 0, steps: 0, fault }
     }
 
@@ -95,9 +100,11 @@ impl Replica for Toy {
         let images: Vec<&[f32]> = batch.images.chunks(SIZE).collect();
         let count = images.len() as f32;
         let loss = images.iter().map(|x| self.distance(x) / 2.0).sum::<f64>() / f64::from(count);
+        let bend = if self.fault == Some(Fault::Bent) { 0.01 } else { 0.0 };
         for i in 0..SIZE {
             let mean = images.iter().map(|x| x[i]).sum::<f32>() / count;
-            self.v[i] = MOMENTUM * self.v[i] + (self.w[i] - mean);
+            let pull = self.w[i] - mean;
+            self.v[i] = MOMENTUM * self.v[i] + pull + bend * pull * pull * pull;
             self.w[i] -= rate as f32 * self.v[i];
         }
         self.running_mean = 0.9 * self.running_mean + 0.1 * images[0][0];

@@ -13,6 +13,7 @@ use crate::arguments::BenchStep;
 use crate::environment;
 use crate::failure::Failure;
 use crate::opened;
+use crate::output::give;
 
 /// `hwa bench step`
 pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
@@ -46,13 +47,13 @@ pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
             "threads": arguments.threads, "images_per_second": images_per_second,
             "step_ms": step_ms, "peak_rss_mb": peak,
         });
-        println!("{object}");
+        give(object);
     } else {
         let peak = peak.map_or("unknown".to_owned(), |mb| format!("{mb:.0} MB"));
-        println!(
+        give(format_args!(
             "{}: {images_per_second:.1} images/s over {} replicas, {step_ms:.2} ms a step, peak memory {peak}",
             arguments.model, arguments.replicas
-        );
+        ));
     }
     Ok(())
 }

@@ -4,26 +4,30 @@ use hwa_data::{CatalogueEntry, cache_folder, catalogue};
 
 use crate::arguments::{DataCheck, DataList};
 use crate::failure::Failure;
+use crate::output::give;
 use crate::table::aligned;
 
 /// `hwa data list`
 pub(crate) fn list(arguments: &DataList) -> Result<(), Failure> {
     if arguments.json {
-        println!("{}", serde_json::to_string(catalogue())?);
+        give(serde_json::to_string(catalogue())?);
         return Ok(());
     }
     let heading = ["data set", "classes", "image", "train", "validation", "test", "where"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(catalogue().iter().map(row));
-    print!("{}", aligned(&rows));
+    give(aligned(&rows).trim_end());
     let cache = cache_folder().map_or("(none)".to_owned(), |p| p.display().to_string());
-    println!(
+    give(format_args!(
         "\nlooked for in --data-dir, or in the cache folder {cache} (HWA_DATA_DIR sets another)"
-    );
+    ));
     for entry in catalogue() {
-        println!("\n{}: {}\n  {}\n  {}", entry.name, entry.summary, entry.citation, entry.licence);
+        give(format_args!(
+            "\n{}: {}\n  {}\n  {}",
+            entry.name, entry.summary, entry.citation, entry.licence
+        ));
         if let Some(archive) = entry.archive {
-            println!("  {archive}");
+            give(format_args!("  {archive}"));
         }
     }
     Ok(())
@@ -46,11 +50,11 @@ fn row(entry: &CatalogueEntry) -> Vec<String> {
 pub(crate) fn check(arguments: &DataCheck) -> Result<(), Failure> {
     let report = hwa_data::check(&arguments.name, arguments.data_dir.as_deref())?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
+        give(serde_json::to_string(&report)?);
         return Ok(());
     }
     for file in &report.files {
-        println!("{}: as published", file.display());
+        give(format_args!("{}: as published", file.display()));
     }
     let heading = ["split", "images", "least of a class", "most of a class"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
@@ -64,6 +68,6 @@ pub(crate) fn check(arguments: &DataCheck) -> Result<(), Failure> {
             most.to_string(),
         ]);
     }
-    print!("{}", aligned(&rows));
+    give(aligned(&rows).trim_end());
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::arguments::{Evaluate, Split};
 use crate::failure::Failure;
 use crate::opened;
+use crate::output::{give, tell};
 
 const TOLERANCE: f64 = 0.01;
 const SEED: u64 = 1;
@@ -20,12 +21,12 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<(), Failure> {
         let object = json!({
             "top1": top1, "top5": top5, "loss": loss, "images": images, "statistics": statistics,
         });
-        println!("{object}");
+        give(object);
     } else {
-        println!(
+        give(format_args!(
             "top-1 {:.2} %   top-5 {:.2} %   loss {:.4}   over {} images (statistics {statistics})",
             evaluation.top1, evaluation.top5, evaluation.loss, evaluation.images
-        );
+        ));
     }
     Ok(())
 }
@@ -41,20 +42,20 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
     if complete {
         opened::load_complete(replica.as_mut(), subject, weights)?;
     } else {
-        eprintln!(
+        tell(format_args!(
             "{}: no statistics; re-estimating them on training images",
             subject.weights.display()
-        );
+        ));
         let (train, transform) = (splits.train.clone(), source.transform.clone());
         let batches = RecalibrationBatches::new(train, transform, subject.batch, SEED);
         opened::load_and_recalibrate(replica.as_mut(), subject, &weights, batches, TOLERANCE)?;
     }
     let averaged = metadata.get("statistics").is_some_and(|s| s == "averaged");
     if averaged {
-        eprintln!(
+        tell(format_args!(
             "{}: its statistics are averages; `hwa recalibrate` re-estimates them",
             subject.weights.display()
-        );
+        ));
     }
     let split = match arguments.split {
         Split::Train => &splits.train,

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::arguments::Models;
 use crate::failure::Failure;
+use crate::output::give;
 use crate::table::aligned;
 
 /// Runs the command.
@@ -29,13 +30,13 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
         rows.push(vec![name, cost.parameters.to_string(), multiply_adds, entry.shape.to_string()]);
     }
     if arguments.json {
-        println!("{}", serde_json::Value::from(objects));
+        give(serde_json::Value::from(objects));
     } else {
-        print!("{}", aligned(&rows));
-        println!(
+        give(aligned(&rows).trim_end());
+        give(format_args!(
             "\nfor {} ({} classes); resnet<d> is there for any depth d = 6n + 2",
             entry.name, entry.num_classes
-        );
+        ));
     }
     Ok(())
 }

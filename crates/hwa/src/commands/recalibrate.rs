@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::arguments::Recalibrate;
 use crate::failure::Failure;
 use crate::opened;
+use crate::output::give;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
@@ -26,10 +27,12 @@ pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
         let object = json!({
             "images": images, "relative_error": relative_error, "out": out.to_string(),
         });
-        println!("{object}");
+        give(object);
     } else {
         let error = relative_error.map_or("unknown".to_owned(), |e| format!("{:.2} %", e * 100.0));
-        println!("{out}: statistics from {images} images, relative standard error {error}");
+        give(format_args!(
+            "{out}: statistics from {images} images, relative standard error {error}"
+        ));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use hwa_core::Choice;
-use hwa_data::{OpenOptions, Source};
+use hwa_data::{DataError, OpenOptions, Source};
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
@@ -21,6 +21,7 @@ use crate::console::{Console, percent};
 use crate::environment::{self, Environment};
 use crate::failure::Failure;
 use crate::opened;
+use crate::output::{give, tell};
 use crate::table::aligned;
 
 /// What `hwa train` trains without an argument.
@@ -30,10 +31,10 @@ const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml
 pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     let plan = Planned::new(arguments)?;
     if let (Some(path), Some(summary)) = (&arguments.resume, finished(arguments)?) {
-        eprintln!("{} is finished: there is nothing to resume", path.display());
+        tell(format_args!("{} is finished: there is nothing to resume", path.display()));
         let dir = RunDir::open(path)?;
         if !dir.curves().exists() {
-            draw(&plan.experiment.name, &dir)?;
+            draw_or_say_why_not(&plan.experiment.name, &dir);
         }
         return show(arguments, path, &summary);
     }
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     match outcome {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
-            draw(&plan.experiment.name, &dir)?;
+            draw_or_say_why_not(&plan.experiment.name, &dir);
             show(arguments, dir.path(), &summary)
         }
     }
@@ -61,7 +62,7 @@ struct Planned {
 
 impl Planned {
     fn new(arguments: &Train) -> Result<Self, Failure> {
-        let experiment = experiment(arguments)?;
+        let Asked { mut experiment, text, path } = experiment(arguments)?;
         let spec: ModelSpec = experiment.model.name.parse()?;
         let options = OpenOptions {
             validation: experiment.data.validation,
@@ -69,14 +70,26 @@ impl Planned {
             ..OpenOptions::default()
         };
         let dir = experiment.data.dir.as_deref();
-        let source = hwa_data::open(&experiment.data.dataset, dir, &options)?;
+        let source = hwa_data::open(&experiment.data.dataset, dir, &options);
+        let source = source.map_err(|error| match error {
+            DataError::ClassTooSmall { .. } | DataError::TooFewExamples { .. } => {
+                let keys = "`data.validation` or `data.train_examples` asks for too many images";
+                Failure::usage(format!("{keys}: {error}"))
+            }
+            other => other.into(),
+        })?;
+        if source.splits.train.is_empty() {
+            return Err(Failure::usage("`data.train_examples` must leave images to train on"));
+        }
         if source.splits.validation.is_empty() {
             return Err(Failure::usage(
                 "`data.validation` must leave images that can choose, found 0",
             ));
         }
-        let settings = experiment.settings(source.splits.train.len())?;
-        Ok(Self { experiment, settings, source, spec })
+        let settings = experiment.settings(source.splits.train.len());
+        let settings = settings.map_err(|error| error.located(&text, &path))?;
+        experiment.data.validation = Some(source.splits.validation.len());
+        Ok(Self { experiment: experiment.resolved(), settings, source, spec })
     }
 
     /// A new run directory with the resolved experiment in it.
@@ -101,7 +114,7 @@ impl Planned {
         let plan = &self.settings.plan;
         let (models, steps) = (plan.num_models.get(), plan.max_steps.get());
         let console = Console::new(models, steps, plan.num_cycles(), arguments.plain);
-        eprintln!("{}: {}", self.experiment.name, dir.path().display());
+        tell(format_args!("{}: {}", self.experiment.name, dir.path().display()));
         let interrupt = interrupt_on_ctrl_c()?;
         quiet_panics_of_models();
         let splits = &self.source.splits;
@@ -125,7 +138,7 @@ impl Planned {
             dir,
             identity: Identity {
                 experiment: identity(&self.experiment)?,
-                arithmetic: hwa_nn::arithmetic(),
+                arithmetic: environment::arithmetic(),
                 allow_other_arithmetic: arguments.allow_other_arithmetic,
             },
             threads_per_model: self.threads(),
@@ -136,46 +149,55 @@ impl Planned {
     }
 }
 
+/// An experiment, and the text it came from, for messages.
+struct Asked {
+    experiment: Experiment,
+    text: String,
+    path: PathBuf,
+}
+
 /// The experiment that is asked for: a file, the default, or that of a run.
-fn experiment(arguments: &Train) -> Result<Experiment, Failure> {
+fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     let mut sets = arguments.sets.clone();
     if let Some(dir) = &arguments.data_dir {
         sets.push(format!("data.dir={}", toml_string(dir)));
     }
-    let asked = |path: &Path| -> Result<Experiment, Failure> {
-        let text = read_to_string(path).map_err(|e| Failure::Usage(e.into()))?;
-        Ok(Experiment::parse(&text, path, &sets)?)
-    };
-    let mut experiment = match (&arguments.resume, &arguments.experiment) {
-        (None, None) => {
-            Experiment::parse(DEFAULT_EXPERIMENT, "the default experiment".as_ref(), &sets)?
+    let (text, path) = match (&arguments.experiment, &arguments.resume) {
+        (Some(file), _) => {
+            (read_to_string(file).map_err(|e| Failure::Usage(e.into()))?, file.clone())
         }
-        (None, Some(path)) => asked(path)?,
-        (Some(run), file) => {
-            let path = run.join("experiment.toml");
-            if !path.is_file() {
-                let missing = "experiment.toml";
-                return Err(hwa_store::StoreError::NotARun { path: run.clone(), missing }.into());
-            }
-            let text = read_to_string(&path)?;
-            let stored = Experiment::parse(&text, &path, &[])?;
-            let asked = match file {
-                Some(file) => asked(file)?,
-                None => Experiment::parse(&text, &path, &sets)?,
-            };
-            ensure_same(run, &stored, &asked)?;
-            // The data may have moved since.
-            let dir = asked.data.dir.or(stored.data.dir.clone());
-            Experiment { data: hwa_train::Data { dir, ..stored.data }, ..stored }
-        }
+        (None, Some(run)) => stored(run)?,
+        (None, None) => (DEFAULT_EXPERIMENT.to_owned(), PathBuf::from("the default experiment")),
     };
+    let mut experiment = Experiment::parse(&text, &path, &sets)?;
+    if let Some(run) = &arguments.resume {
+        let (text, path) = stored(run)?;
+        let stored = Experiment::parse(&text, &path, &[])?;
+        if experiment.data.validation.is_none() {
+            experiment.data.validation = stored.data.validation;
+        }
+        experiment = experiment.resolved();
+        ensure_same(run, &stored, &experiment)?;
+        // The data may have moved since.
+        experiment.data.dir = experiment.data.dir.or(stored.data.dir);
+    }
     // A run can be resumed from another folder.
     if let Some(dir) = &mut experiment.data.dir
         && let Ok(absolute) = std::path::absolute(&*dir)
     {
         *dir = absolute;
     }
-    Ok(experiment)
+    Ok(Asked { experiment, text, path })
+}
+
+/// The experiment that a run directory keeps.
+fn stored(run: &Path) -> Result<(String, PathBuf), Failure> {
+    let path = run.join("experiment.toml");
+    if !path.is_file() {
+        let (path, missing) = (run.to_owned(), "experiment.toml");
+        return Err(hwa_store::StoreError::NotARun { path, missing }.into());
+    }
+    Ok((read_to_string(&path)?, path))
 }
 
 fn toml_string(path: &Path) -> String {
@@ -192,15 +214,15 @@ fn identity(experiment: &Experiment) -> Result<String, Failure> {
 
 fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<(), Failure> {
     let (stored, asked) = (identity(stored)?, identity(asked)?);
-    let pairs = stored.lines().zip(asked.lines());
-    let differs = pairs.into_iter().find(|(a, b)| a != b);
-    let (was, is) = match differs {
-        Some(pair) => pair,
-        None if stored == asked => return Ok(()),
-        None => ("fewer keys", "more keys"),
-    };
-    let run = run.display();
-    Err(Failure::usage(format!("{run} is another experiment: it has `{was}`, asked for is `{is}`")))
+    match Experiment::first_difference(&stored, &asked) {
+        None => Ok(()),
+        Some((key, was, is)) => {
+            let run = run.display();
+            Err(Failure::usage(format!(
+                "{run} is another experiment: `{key}` is {was} there, asked for is {is}"
+            )))
+        }
+    }
 }
 
 /// `runs/<name>`, or the first `runs/<name>-<n>` that is free.
@@ -230,8 +252,8 @@ fn interrupt_on_ctrl_c() -> Result<Interrupt, Failure> {
         if request.is_requested() {
             std::process::exit(130);
         }
-        eprintln!("interrupted: finishing the step and saving (again to leave at once)");
         request.request();
+        tell("interrupted: finishing the step and saving (again to leave at once)");
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)
@@ -249,6 +271,13 @@ fn quiet_panics_of_models() {
     }));
 }
 
+/// A figure that cannot be drawn is no reason to withhold the result.
+fn draw_or_say_why_not(name: &str, dir: &RunDir) {
+    if let Err(failure) = draw(name, dir) {
+        tell(format_args!("the curves could not be drawn: {failure}"));
+    }
+}
+
 /// Draws the accuracy by cycle.
 fn draw(name: &str, dir: &RunDir) -> Result<(), Failure> {
     let events = read_to_string(&dir.events())?;
@@ -261,10 +290,10 @@ fn draw(name: &str, dir: &RunDir) -> Result<(), Failure> {
 fn show(arguments: &Train, run: &Path, summary: &Summary) -> Result<(), Failure> {
     let text = describe(run, summary);
     if arguments.json {
-        eprint!("{text}");
-        println!("{}", json_summary(run, summary));
+        tell(text.trim_end());
+        give(json_summary(run, summary));
     } else {
-        print!("{text}");
+        give(text.trim_end());
     }
     Ok(())
 }

@@ -5,14 +5,14 @@
 
 #![allow(clippy::print_stdout)]
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use hwa_core::seed::{Purpose, Random};
 use hwa_data::{Batch, ImageShape};
-use hwa_nn::{BurnReplica, Network, Pass, SgdConfig, Task};
+use hwa_nn::{BurnReplica, Init, Network, Pass, SgdConfig, Task};
 use hwa_train::Replica;
 
 const IMAGES: ImageShape = ImageShape { height: 8, width: 8, channels: 1 };
@@ -21,6 +21,19 @@ const IMAGES: ImageShape = ImageShape { height: 8, width: 8, channels: 1 };
 struct SmallNet {
     conv: Conv2d,
     linear: Linear,
+}
+
+impl SmallNet {
+    /// Burn's own generator is shared between threads, so models built side by side
+    /// would differ: the beginning is drawn from `Init` instead.
+    fn new(init: &mut Init) -> Self {
+        let device = init.device().clone();
+        let mut conv = Conv2dConfig::new([1, 4], [3, 3]).with_bias(false).init(&device);
+        conv.weight = Param::from_tensor(init.normal([4, 1, 3, 3], 0.4));
+        let mut linear = LinearConfig::new(4 * 6 * 6, 2).with_bias(false).init(&device);
+        linear.weight = Param::from_tensor(init.uniform([4 * 6 * 6, 2], 1.0 / 12.0));
+        Self { conv, linear }
+    }
 }
 
 // All that makes a replica of it.
@@ -33,12 +46,7 @@ impl Network for SmallNet {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let device = Device::flex();
-    device.seed(1);
-    let network = SmallNet {
-        conv: Conv2dConfig::new([1, 4], [3, 3]).init(&device),
-        linear: LinearConfig::new(4 * 6 * 6, 2).init(&device),
-    };
+    let network = SmallNet::new(&mut Init::new(1, 0, &Device::flex()));
     let task = Task { images: IMAGES, classes: 2 };
     let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
     let mut replica = BurnReplica::new(network, task, config)?;

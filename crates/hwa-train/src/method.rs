@@ -230,6 +230,11 @@ impl Experiment {
     }
 
     fn check_numbers(&self) -> Result<(), ExperimentError> {
+        // It names a folder under runs/, and nothing outside of it.
+        if self.name.trim().is_empty() || self.name.contains(['/', '\\']) || self.name == ".." {
+            let reason = format!("must be the name of a folder, found {:?}", self.name);
+            return Err(value("name", reason));
+        }
         let within = |key, found: f64, low: f64, high: f64| {
             if found >= low && found <= high {
                 return Ok(());
@@ -370,6 +375,7 @@ mod tests {
     #[test]
     fn impossible_values_name_their_key() {
         for (set, expected) in [
+            ("name=../x", "`name` must be the name of a folder, found \"../x\""),
             ("schedule.steps=9", "`schedule.steps` and `schedule.epochs` exclude each other"),
             (
                 "optimizer.rate=0.0",

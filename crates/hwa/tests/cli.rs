@@ -145,18 +145,19 @@ fn levels_that_a_method_does_not_have_are_null() {
     }
 }
 
-/// Waits until the run has a complete state, then a little longer.
 #[cfg(unix)]
-fn wait_for_state(run: &Path, extra: Duration) {
+fn wait_until(happened: impl Fn() -> bool) {
     let began = Instant::now();
-    let has_manifest = || {
-        let entries = fs::read_dir(run.join("state")).into_iter().flatten();
-        entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with("manifest"))
-    };
-    while !has_manifest() && began.elapsed() < Duration::from_secs(60) {
-        sleep(Duration::from_millis(5));
+    while !happened() && began.elapsed() < Duration::from_secs(60) {
+        sleep(Duration::from_millis(2));
     }
-    sleep(extra);
+}
+
+/// Whether the run has a complete state.
+#[cfg(unix)]
+fn has_state(run: &Path) -> bool {
+    let entries = fs::read_dir(run.join("state")).into_iter().flatten();
+    entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with("manifest"))
 }
 
 #[cfg(unix)]
@@ -171,18 +172,23 @@ fn a_killed_run_resumes_to_the_same_bits_and_events() {
     let whole = folder.path().join("whole");
     succeeded(&short_train(&whole).output().unwrap());
     let expected = fingerprint(&whole);
-    for milliseconds in [0, 40, 90, 150, 230, 320, 430] {
-        let run = folder.path().join(format!("killed-{milliseconds}"));
+    let mut cut_off = 0;
+    for attempt in 0..8u64 {
+        let run = folder.path().join(format!("killed-{attempt}"));
         let mut child =
             short_train(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait_for_state(&run, Duration::from_millis(milliseconds));
+        // The first before there is any state, the others later and later after one.
+        wait_until(|| run.join("experiment.toml").exists() && (attempt == 0 || has_state(&run)));
+        sleep(Duration::from_millis(15 * attempt * attempt));
         child.kill().unwrap(); // SIGKILL
         child.wait().unwrap();
+        cut_off += u32::from(!run.join("summary.json").exists());
         succeeded(&resume(&run));
-        assert!(fingerprint(&run) == expected, "killed after {milliseconds} ms");
+        assert!(fingerprint(&run) == expected, "attempt {attempt}");
         // A finished run has nothing to resume, and says so.
         assert!(text(&resume(&run).stderr).contains("is finished"));
     }
+    assert!(cut_off >= 3, "only {cut_off} runs were cut off: the others had finished");
 }
 
 #[cfg(unix)]
@@ -197,7 +203,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     };
     succeeded(&longer(&whole).output().unwrap());
     let child = longer(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_state(&run, Duration::from_millis(20));
+    wait_until(|| has_state(&run));
     let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(signal.success());
     let output = child.wait_with_output().unwrap();

@@ -1,0 +1,114 @@
+use super::*;
+use crate::reference::{Reference, error, images, noise, to_f64};
+use proptest::prelude::*;
+
+fn any_convolution() -> impl Strategy<Value = Reference> {
+    let images = (1..4usize, 1..12usize, 1..12usize);
+    let channels = (1..70usize, 1..40usize);
+    let kernel = (prop_oneof![Just(1), Just(3), 1..8usize], 1..4usize, 0..4usize);
+    (images, channels, kernel).prop_filter_map(
+        "an image smaller than the kernel",
+        |((n, height, width), (inputs, outputs), (k, stride, padding))| {
+            let input = Shape { images: n, height, width, channels: inputs };
+            let form = Dense { outputs, inputs, kernel: [k, k] };
+            (height + 2 * padding >= k && width + 2 * padding >= k).then_some(Reference {
+                form,
+                stride,
+                padding,
+                groups: 1,
+                input,
+            })
+        },
+    )
+}
+
+fn check(reference: Reference) {
+    let Reference { form, stride, padding, input, .. } = reference;
+    let output = reference.output();
+    let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(output, 3));
+    let (x64, w64, g64) = (to_f64(&x), to_f64(&w), to_f64(&g));
+    for level in Level::available() {
+        let conv = Direct { level, form, stride, padding, input, input_stride: input.stride() };
+        assert_eq!(conv.output(), output);
+        let mut y = vec![f32::NAN; output.len()];
+        conv.forward(Source::Stored(&x), &w, &mut y, Finish::NOTHING);
+        let e = error(&y, &reference.forward(&x64, &w64));
+        assert!(e < 3e-6, "{level} forward: {e:e}");
+        let mut dx = vec![f32::NAN; input.len()];
+        conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
+        let e = error(&dx, &reference.input_gradient(&g64, &w64));
+        assert!(e < 3e-6, "{level} input gradient: {e:e}");
+        let mut dw = vec![f32::NAN; form.len()];
+        conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
+        let e = error(&dw, &reference.weight_gradient(&x64, &g64));
+        assert!(e < 3e-6, "{level} weight gradient: {e:e}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn outputs_and_gradients_are_those_of_the_convolution(reference in any_convolution()) {
+        check(reference);
+    }
+}
+
+#[test]
+fn many_channels_are_gathered_in_several_steps() {
+    let input = Shape { images: 2, height: 5, width: 5, channels: 130 };
+    let form = Dense { outputs: 48, inputs: 130, kernel: [3, 3] };
+    for stride in [1, 2] {
+        check(Reference { form, stride, padding: 1, groups: 1, input });
+    }
+}
+
+#[test]
+fn pixels_of_three_numbers_need_no_padding() {
+    let input = Shape { images: 2, height: 6, width: 7, channels: 3 };
+    let form = Dense { outputs: 16, inputs: 3, kernel: [3, 3] };
+    let x = images(input, 1);
+    let mut dense: Vec<f32> =
+        x.chunks(input.stride()).flat_map(|pixel| pixel[..3].iter().copied()).collect();
+    dense.resize(dense.len() + GROUP, f32::NAN);
+    let (w, level) = (noise(form.len(), 2), Level::best());
+    let padded_input =
+        Direct { level, form, stride: 1, padding: 1, input, input_stride: input.stride() };
+    let dense_input = Direct { input_stride: 3, ..padded_input };
+    let g = images(padded_input.output(), 3);
+    let run = |conv: Direct, x: &[f32]| {
+        let (mut y, mut dw) = (vec![0.0; conv.output().len()], vec![0.0; form.len()]);
+        conv.forward(Source::Stored(x), &w, &mut y, Finish::NOTHING);
+        conv.weight_gradient(Source::Stored(x), Source::Stored(&g), &mut dw);
+        (y, dw)
+    };
+    assert_eq!(run(padded_input, &x), run(dense_input, &dense));
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let input = Shape { images: 40, height: 12, width: 12, channels: 16 };
+    let form = Dense { outputs: 32, inputs: 16, kernel: [3, 3] };
+    let (x, w) = (images(input, 1), noise(form.len(), 2));
+    let conv = Direct {
+        level: Level::best(),
+        form,
+        stride: 2,
+        padding: 1,
+        input,
+        input_stride: input.stride(),
+    };
+    let g = images(conv.output(), 3);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
+            let mut dw = vec![0.0; form.len()];
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+            conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
+            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
+            (y, dx, dw, Totals::moments(&totals))
+        })
+    };
+    assert!(run(1) == run(3));
+}

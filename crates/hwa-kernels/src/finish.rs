@@ -1,0 +1,328 @@
+//! What happens to a kernel's results while they are still in the cache.
+//!
+//! Forward, the statistics of a batch are gathered. Backward, the gradient that flows
+//! around a block is added, the activation's gate is applied, and the sums are
+//! gathered that the batch norm before it needs.
+//!
+//! Sums run in `f32` over a few hundred pixels and in `f64` from there, about a
+//! value near the mean: a large mean costs no digits.
+
+use crate::read::Activation;
+use crate::simd::{Kernel, Level, Simd, padded};
+use crate::span::{Span, SpanMut};
+
+/// Pixels that are summed in `f32`.
+const BLOCK: usize = 512;
+
+/// Pixels whose mean stands for the mean of all while it is not known.
+const FIRST: usize = 64;
+
+/// What to do with results, in this order.
+#[derive(Debug, Clone, Copy)]
+pub struct Finish<'a> {
+    /// Is added.
+    pub skip: Option<&'a [f32]>,
+    /// Zeroes what an activation did not let through.
+    pub gate: Gate<'a>,
+    /// Are gathered.
+    pub sums: Sums<'a>,
+}
+
+/// Where an activation let values through.
+#[derive(Debug, Clone, Copy)]
+pub enum Gate<'a> {
+    /// Everywhere.
+    Open,
+    /// Where this, what the activation gave, is within its bounds.
+    Output(&'a [f32], Activation),
+    /// Where `scale * x + shift`, what the activation was given, is within its bounds.
+    Input {
+        /// The stored tensor.
+        x: &'a [f32],
+        /// Scale, then shift, of each padded channel.
+        coefficients: &'a [f32],
+        /// The activation.
+        activation: Activation,
+    },
+}
+
+/// What is summed over the pixels of each channel.
+#[derive(Debug, Clone, Copy)]
+pub enum Sums<'a> {
+    /// Nothing.
+    None,
+    /// The results and their squares, about a value near the mean.
+    Moments,
+    /// The results, and their products with `x - mean`.
+    Products {
+        /// A tensor of the same shape.
+        x: &'a [f32],
+        /// Of each padded channel.
+        mean: &'a [f32],
+    },
+}
+
+impl Finish<'_> {
+    /// Nothing at all.
+    pub const NOTHING: Self = Self { skip: None, gate: Gate::Open, sums: Sums::None };
+
+    /// Gathers moments.
+    pub const MOMENTS: Self = Self { skip: None, gate: Gate::Open, sums: Sums::Moments };
+}
+
+/// Sums over some of the pixels.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    /// The pixels.
+    pub count: usize,
+    /// Per padded channel: what the moments are about; of products, nothing.
+    about: Vec<f32>,
+    /// Per padded channel: of the results, less `about`.
+    first: Vec<f64>,
+    /// Per padded channel: of the squares, or the products.
+    second: Vec<f64>,
+}
+
+impl Totals {
+    /// The mean and the variance, divided by the number of pixels, of each padded channel.
+    pub fn moments(parts: &[Self]) -> (Vec<f64>, Vec<f64>) {
+        let width = parts.iter().map(|part| part.first.len()).max().unwrap_or(0);
+        let (mut mean, mut squares) = (vec![0.0; width], vec![0.0; width]);
+        let mut count = 0.0;
+        for part in parts.iter().filter(|part| part.count > 0) {
+            let n = part.count as f64;
+            for c in 0..width {
+                let excess = part.first[c] / n;
+                let part_mean = f64::from(part.about[c]) + excess;
+                // A sum of squares cannot be negative but for rounding; a NaN stays one.
+                let part_squares = part.second[c] - excess * part.first[c];
+                let part_squares = if part_squares < 0.0 { 0.0 } else { part_squares };
+                let apart = part_mean - mean[c];
+                mean[c] += apart * n / (count + n);
+                squares[c] += part_squares + apart * apart * count * n / (count + n);
+            }
+            count += n;
+        }
+        squares.iter_mut().for_each(|s| *s /= f64::max(count, 1.0));
+        (mean, squares)
+    }
+
+    /// The sums of the results and of the products of each padded channel.
+    pub fn products(parts: &[Self]) -> (Vec<f64>, Vec<f64>) {
+        let width = parts.iter().map(|part| part.first.len()).max().unwrap_or(0);
+        let total = |of: fn(&Self) -> &Vec<f64>| {
+            let mut total = vec![0.0; width];
+            for part in parts.iter().filter(|part| part.count > 0) {
+                total.iter_mut().zip(of(part)).for_each(|(t, p)| *t += p);
+            }
+            total
+        };
+        (total(|part| &part.first), total(|part| &part.second))
+    }
+}
+
+/// Finishes some pixels after others of the same tensor.
+pub(crate) struct Finisher<'a> {
+    level: Level,
+    finish: Finish<'a>,
+    width: usize,
+    totals: Totals,
+}
+
+impl<'a> Finisher<'a> {
+    pub(crate) fn new(level: Level, finish: Finish<'a>, channels: usize) -> Self {
+        Self { level, finish, width: padded(channels), totals: Totals::default() }
+    }
+
+    /// Finishes whole pixels, of which `pixel` is the first in the tensor.
+    pub(crate) fn run(&mut self, pixel: usize, results: &mut [f32]) {
+        if matches!(self.finish, Finish { skip: None, gate: Gate::Open, sums: Sums::None }) {
+            return;
+        }
+        let summed = !matches!(self.finish.sums, Sums::None);
+        if summed && self.totals.first.is_empty() {
+            self.totals.first = vec![0.0; self.width];
+            self.totals.second = vec![0.0; self.width];
+            self.totals.about = match self.finish.sums {
+                Sums::Moments => first_mean(results, self.width),
+                _ => vec![0.0; self.width],
+            };
+        }
+        let mut pixel = pixel;
+        for block in results.chunks_mut(BLOCK * self.width) {
+            let count = block.len() / self.width;
+            self.block(pixel, count, SpanMut::new(block));
+            self.totals.count += count;
+            pixel += count;
+        }
+    }
+
+    pub(crate) fn totals(self) -> Totals {
+        self.totals
+    }
+
+    fn block(&mut self, pixel: usize, count: usize, results: SpanMut<'_>) {
+        let (width, start) = (self.width, pixel * self.width);
+        let none = Span::new(&[]);
+        let at = |numbers: &'a [f32]| Span::new(numbers).from(start);
+        let mut block = Block {
+            results,
+            count,
+            width,
+            skip: self.finish.skip.map_or(none, at),
+            gate: none,
+            coefficients: none,
+            bounds: [f32::NAN; 2],
+            x: none,
+            about: Span::new(&self.totals.about),
+            first: &mut self.totals.first,
+            second: &mut self.totals.second,
+        };
+        let gate = match self.finish.gate {
+            Gate::Open => 0,
+            Gate::Output(output, activation) => {
+                block.gate = at(output);
+                block.bounds = activation.bounds();
+                1
+            }
+            Gate::Input { x, coefficients, activation } => {
+                block.gate = at(x);
+                block.coefficients = Span::new(coefficients);
+                block.bounds = activation.bounds();
+                2
+            }
+        };
+        let sums = match self.finish.sums {
+            Sums::None => 0,
+            Sums::Moments => 1,
+            Sums::Products { x, mean } => {
+                block.x = at(x);
+                block.about = Span::new(mean);
+                2
+            }
+        };
+        let level = self.level;
+        match (self.finish.skip.is_some(), gate, sums) {
+            (false, 0, 1) => level.run(block.of::<false, 0, 1>()),
+            (false, 0, 2) => level.run(block.of::<false, 0, 2>()),
+            (false, 1, 0) => level.run(block.of::<false, 1, 0>()),
+            (false, 1, 1) => level.run(block.of::<false, 1, 1>()),
+            (false, 1, 2) => level.run(block.of::<false, 1, 2>()),
+            (false, 2, 0) => level.run(block.of::<false, 2, 0>()),
+            (false, 2, 1) => level.run(block.of::<false, 2, 1>()),
+            (false, 2, 2) => level.run(block.of::<false, 2, 2>()),
+            (true, 0, 0) => level.run(block.of::<true, 0, 0>()),
+            (true, 0, 1) => level.run(block.of::<true, 0, 1>()),
+            (true, 0, 2) => level.run(block.of::<true, 0, 2>()),
+            (true, 1, 0) => level.run(block.of::<true, 1, 0>()),
+            (true, 1, 1) => level.run(block.of::<true, 1, 1>()),
+            (true, 1, 2) => level.run(block.of::<true, 1, 2>()),
+            (true, 2, 0) => level.run(block.of::<true, 2, 0>()),
+            (true, 2, 1) => level.run(block.of::<true, 2, 1>()),
+            (true, 2, _) => level.run(block.of::<true, 2, 2>()),
+            _ => {}
+        }
+    }
+}
+
+/// The mean of the first pixels.
+fn first_mean(results: &[f32], width: usize) -> Vec<f32> {
+    let count = (results.len() / width).clamp(1, FIRST);
+    let mut mean = vec![0.0; width];
+    for pixel in results.chunks(width).take(count) {
+        mean.iter_mut().zip(pixel).for_each(|(m, x)| *m += x / count as f32);
+    }
+    mean
+}
+
+/// A block of pixels; spans start at the first.
+struct Block<'a> {
+    results: SpanMut<'a>,
+    count: usize,
+    width: usize,
+    skip: Span<'a>,
+    gate: Span<'a>,
+    coefficients: Span<'a>,
+    bounds: [f32; 2],
+    x: Span<'a>,
+    about: Span<'a>,
+    first: &'a mut [f64],
+    second: &'a mut [f64],
+}
+
+impl<'a> Block<'a> {
+    fn of<const SKIP: bool, const GATE: u8, const SUMS: u8>(
+        self,
+    ) -> Finishing<'a, SKIP, GATE, SUMS> {
+        Finishing(self)
+    }
+}
+
+/// Gate: 0 open, 1 by the output, 2 by the input. Sums: 0 none, 1 moments, 2 products.
+struct Finishing<'a, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
+
+impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, SKIP, GATE, SUMS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let block = self.0;
+        let [low, high] = block.bounds.map(S::splat);
+        for c in (0..block.width).step_by(S::LANES) {
+            // SAFETY: all spans hold `count` pixels of `width` numbers, those per channel `width`
+            // or twice that.
+            unsafe {
+                let (scale, shift) = match GATE {
+                    2 => (block.coefficients.vector(c), block.coefficients.vector(block.width + c)),
+                    _ => (S::zero(), S::zero()),
+                };
+                let about = if SUMS > 0 { block.about.vector(c) } else { S::zero() };
+                // Two of each: an addition takes longer than the next is away.
+                let (mut first, mut second) = ([S::zero(); 2], [S::zero(); 2]);
+                let mut one = |pixel: usize, k: usize| {
+                    let i = pixel * block.width + c;
+                    let mut value: S = block.results.read().vector(i);
+                    if SKIP {
+                        value = value.add(block.skip.vector(i));
+                    }
+                    if GATE > 0 {
+                        let mut x: S = block.gate.vector(i);
+                        if GATE == 2 {
+                            x = x.mul_add(scale, shift);
+                        }
+                        value = value.unless_below(x, low).unless_above(x, high);
+                    }
+                    if SKIP || GATE > 0 {
+                        block.results.put(i, value);
+                    }
+                    if SUMS == 1 {
+                        let value = value.sub(about);
+                        first[k] = first[k].add(value);
+                        second[k] = value.mul_add(value, second[k]);
+                    }
+                    if SUMS == 2 {
+                        let x: S = block.x.vector(i);
+                        first[k] = first[k].add(value);
+                        second[k] = value.mul_add(x.sub(about), second[k]);
+                    }
+                };
+                for pair in 0..block.count / 2 {
+                    one(2 * pair, 0);
+                    one(2 * pair + 1, 1);
+                }
+                if block.count % 2 == 1 {
+                    one(block.count - 1, 0);
+                }
+                if SUMS > 0 {
+                    let mut sums = [[0.0; crate::simd::GROUP]; 2];
+                    first[0].add(first[1]).store(sums[0].as_mut_ptr());
+                    second[0].add(second[1]).store(sums[1].as_mut_ptr());
+                    for lane in 0..S::LANES {
+                        block.first[c + lane] += f64::from(sums[0][lane]);
+                        block.second[c + lane] += f64::from(sums[1][lane]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! CPU kernels for convolutional networks, forward and backward, in `f32` on
+//! `[N, H, W, C]`.
+//!
+//! ```text
+//! simd       vectors of every CPU, chosen at run time
+//! memory     aligned buffers, pooled
+//! read       what a kernel reads: a tensor, or one computed as it is read
+//! finish     what happens to results while they are still in the cache
+//! product    the one matrix product that all convolutions run on
+//! winograd   3x3 with stride 1: F(4x4, 3x3)
+//! direct     every other convolution
+//! ```
+//!
+//! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
+//! Every pointer that a kernel reads or writes through is a [`Span`](span) that knows its
+//! length and checks each access in builds with debug assertions, which is how the
+//! tests run. What the crate exports is safe: it checks lengths before it starts.
+
+mod direct;
+mod finish;
+mod memory;
+mod parallel;
+mod product;
+mod read;
+#[cfg(test)]
+mod reference;
+mod shape;
+pub mod simd;
+mod span;
+mod weights;
+mod winograd;
+
+pub use finish::{Finish, Gate, Sums, Totals};
+pub use memory::{Buffer, Pool};
+pub use read::{Activation, Source};
+pub use shape::Shape;
+pub use weights::Dense;

@@ -1,0 +1,150 @@
+//! Aligned buffers, and the scratch memory of kernels.
+//!
+//! Fresh memory costs a page fault per 4 KiB, which for activations of tens of
+//! megabytes is more than the work done on them. So nothing is given back: a thread keeps
+//! its scratch, and a [`Pool`] its buffers.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+/// Numbers that start at a cache line.
+#[derive(Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+    home: Option<Arc<Shelves>>,
+}
+
+impl Buffer {
+    /// `len` zeros.
+    pub fn zeros(len: usize) -> Self {
+        Self { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len, home: None }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: `lines` holds at least `len` numbers without gaps.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: `lines` holds at least `len` numbers without gaps.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} numbers)", self.len)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            let lines = std::mem::take(&mut self.lines);
+            home.lock().entry(lines.len()).or_default().push(lines);
+        }
+    }
+}
+
+/// Buffers that come back when they are dropped and are handed out again.
+#[derive(Debug, Clone, Default)]
+pub struct Pool(Arc<Shelves>);
+
+/// Free memory by its number of lines.
+#[derive(Default)]
+struct Shelves(Mutex<HashMap<usize, Vec<Vec<Line>>>>);
+
+impl Shelves {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Vec<Vec<Line>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shelves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shelves({} sizes)", self.lock().len())
+    }
+}
+
+impl Pool {
+    /// A buffer of `len` numbers, which are whatever they were before.
+    pub fn take(&self, len: usize) -> Buffer {
+        let count = len.div_ceil(16);
+        let used = self.0.lock().get_mut(&count).and_then(Vec::pop);
+        let lines = used.unwrap_or_else(|| vec![Line([0.0; 16]); count]);
+        Buffer { lines, len, home: Some(self.0.clone()) }
+    }
+}
+
+/// Runs `work` with `N` pieces of this thread's scratch memory, each at a cache line, whose
+/// numbers are whatever they were before.
+pub(crate) fn with_scratch<const N: usize, R>(
+    lens: [usize; N],
+    work: impl FnOnce([&mut [f32]; N]) -> R,
+) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+    }
+    let total: usize = lens.iter().map(|len| len.next_multiple_of(16)).sum();
+    // Taken out, not borrowed: work may ask for scratch of its own.
+    let kept = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+    let mut buffer = if kept.len() < total { Buffer::zeros(total) } else { kept };
+    let mut rest: &mut [f32] = &mut buffer;
+    let pieces = lens.map(|len| {
+        let (piece, after) = std::mem::take(&mut rest).split_at_mut(len.next_multiple_of(16));
+        rest = after;
+        &mut piece[..len]
+    });
+    let result = work(pieces);
+    SCRATCH.with_borrow_mut(|free| free.push(buffer));
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_buffer_is_handed_out_again() {
+        let pool = Pool::default();
+        let mut first = pool.take(100);
+        first[99] = 7.0;
+        let place = first.as_ptr();
+        drop(first);
+        let second = pool.take(97);
+        assert_eq!((second.as_ptr(), second.len()), (place, 97));
+        assert_ne!(pool.take(97).as_ptr(), place);
+    }
+
+    #[test]
+    fn scratch_is_aligned_separate_and_kept() {
+        let place = |nested: bool| {
+            with_scratch([5, 40], |[a, b]| {
+                a.fill(1.0);
+                b.fill(2.0);
+                assert_eq!(b.as_ptr() as usize % 64, 0);
+                if nested {
+                    with_scratch([64], |[c]| c.fill(3.0));
+                }
+                assert_eq!((a[4], b[0], b[39]), (1.0, 2.0, 2.0));
+                a.as_ptr() as usize
+            })
+        };
+        assert_eq!(place(false), place(false));
+        place(true);
+    }
+}

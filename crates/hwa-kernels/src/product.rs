@@ -1,0 +1,221 @@
+//! The one matrix product that all convolutions run on: `C = A * B` or `C += A * B`.
+//!
+//! A tile of `C`, rows by one or two vectors, stays in registers while `k` runs. Each
+//! step loads the vectors of a row of `B` and multiplies them by one number of
+//! each row of `A`. `A` may lie in either direction: convolutions walk along the
+//! channels of a pixel, gradients of weights along the pixels of a channel.
+
+use crate::simd::{Kernel, Simd};
+use crate::span::{Span, SpanMut};
+
+/// The columns of `B` that are packed side by side: two vectors.
+pub(crate) fn panel_width(lanes: usize) -> usize {
+    2 * lanes
+}
+
+/// `A`, `rows x depth`.
+#[derive(Clone, Copy)]
+pub(crate) struct Left<'a> {
+    pub numbers: Span<'a>,
+    /// From one row to the next.
+    pub row_step: usize,
+    /// From one number of a row to the next.
+    pub depth_step: usize,
+}
+
+/// `B`, `depth x columns`; columns come in whole groups.
+#[derive(Clone, Copy)]
+pub(crate) enum Right<'a> {
+    /// Panels of [`panel_width`] columns one after the other, each row by row; the last
+    /// may be narrower.
+    Packed(Span<'a>),
+    /// Row by row.
+    Rows { numbers: Span<'a>, row_step: usize },
+}
+
+/// `C`, `rows x columns`, row by row.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum<'a> {
+    pub numbers: SpanMut<'a>,
+    pub row_step: usize,
+    /// Whether the product is added to what is there.
+    pub add: bool,
+}
+
+/// `C = A * B` or `C += A * B`.
+pub(crate) struct Product<'a> {
+    pub a: Left<'a>,
+    pub b: Right<'a>,
+    pub c: Sum<'a>,
+    pub rows: usize,
+    pub depth: usize,
+    pub columns: usize,
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let panel = panel_width(S::LANES);
+        let mut column = 0;
+        while column < self.columns {
+            let width = panel.min(self.columns - column);
+            // SAFETY: whoever makes a `Product` gives spans of `rows x depth`, `depth x columns`
+            // and `rows x columns`.
+            unsafe {
+                if width == panel {
+                    self.columns_at::<S, 2>(column);
+                } else {
+                    self.columns_at::<S, 1>(column);
+                }
+            }
+            column += width;
+        }
+    }
+}
+
+impl Product<'_> {
+    /// All rows of `R` vectors of columns.
+    #[inline(always)]
+    unsafe fn columns_at<S: Simd, const R: usize>(&self, column: usize) {
+        let (b, b_step) = match self.b {
+            Right::Packed(numbers) => (numbers.from(column * self.depth), R * S::LANES),
+            Right::Rows { numbers, row_step } => (numbers.from(column), row_step),
+        };
+        let mut row = 0;
+        // SAFETY: as for the caller.
+        unsafe {
+            // What the registers hold: 32 vectors, or 16.
+            if S::LANES == 16 && R == 1 {
+                row = self.tiles::<S, 16, R>(row, column, b, b_step);
+            }
+            if S::LANES == 16 {
+                row = self.tiles::<S, 8, R>(row, column, b, b_step);
+            } else {
+                row = self.tiles::<S, 6, R>(row, column, b, b_step);
+            }
+            row = self.tiles::<S, 4, R>(row, column, b, b_step);
+            self.tiles::<S, 1, R>(row, column, b, b_step);
+        }
+    }
+
+    /// As many tiles of `P` rows as there are; the row after them.
+    #[inline(always)]
+    unsafe fn tiles<S: Simd, const P: usize, const R: usize>(
+        &self,
+        mut row: usize,
+        column: usize,
+        b: Span<'_>,
+        b_step: usize,
+    ) -> usize {
+        while row + P <= self.rows {
+            let c = self.c.numbers.from(row * self.c.row_step + column);
+            let a = self.a.numbers.from(row * self.a.row_step);
+            let mut sums = [[S::zero(); R]; P];
+            // SAFETY: as for the caller.
+            unsafe {
+                if self.c.add {
+                    for (p, sums) in sums.iter_mut().enumerate() {
+                        for (r, sum) in sums.iter_mut().enumerate() {
+                            *sum = c.read().vector(p * self.c.row_step + r * S::LANES);
+                        }
+                    }
+                }
+                for k in 0..self.depth {
+                    let mut vectors = [S::zero(); R];
+                    for (r, vector) in vectors.iter_mut().enumerate() {
+                        *vector = b.vector(k * b_step + r * S::LANES);
+                    }
+                    for (p, sums) in sums.iter_mut().enumerate() {
+                        let number = a.number(p * self.a.row_step + k * self.a.depth_step);
+                        let number = S::splat(number);
+                        for (sum, vector) in sums.iter_mut().zip(vectors) {
+                            *sum = number.mul_add(vector, *sum);
+                        }
+                    }
+                }
+                for (p, sums) in sums.into_iter().enumerate() {
+                    for (r, sum) in sums.into_iter().enumerate() {
+                        c.put(p * self.c.row_step + r * S::LANES, sum);
+                    }
+                }
+            }
+            row += P;
+        }
+        row
+    }
+}
+
+/// `len` zeros, a multiple of a group: the product of nothing.
+pub(crate) struct Zeros<'a> {
+    pub numbers: SpanMut<'a>,
+    pub len: usize,
+}
+
+impl Kernel for Zeros<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        for i in (0..self.len).step_by(S::LANES) {
+            // SAFETY: the span holds `len` numbers.
+            unsafe { self.numbers.put(i, S::zero()) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Level;
+
+    /// Small whole numbers, so that every sum is exact.
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7 + seed) % 11) as f32 - 5.0).collect()
+    }
+
+    fn packed(b: &[f32], depth: usize, columns: usize, panel: usize) -> Vec<f32> {
+        let mut packed = Vec::new();
+        for start in (0..columns).step_by(panel) {
+            for k in 0..depth {
+                let end = columns.min(start + panel);
+                packed.extend_from_slice(&b[k * columns + start..k * columns + end]);
+            }
+        }
+        packed
+    }
+
+    #[test]
+    fn products_are_exact_in_every_direction_and_size() {
+        for level in Level::available() {
+            for (rows, depth, columns) in [(1, 1, 16), (3, 5, 16), (16, 2, 32), (29, 7, 48)] {
+                let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+                let mut expected = vec![1.0; rows * columns];
+                for r in 0..rows {
+                    for k in 0..depth {
+                        for c in 0..columns {
+                            expected[r * columns + c] += a[r * depth + k] * b[k * columns + c];
+                        }
+                    }
+                }
+                let transposed: Vec<f32> =
+                    (0..rows * depth).map(|i| a[i % rows * depth + i / rows]).collect();
+                let b_packed = packed(&b, depth, columns, panel_width(level.lanes()));
+                let along = Left { numbers: Span::new(&a), row_step: depth, depth_step: 1 };
+                let across =
+                    Left { numbers: Span::new(&transposed), row_step: 1, depth_step: rows };
+                let plain = Right::Rows { numbers: Span::new(&b), row_step: columns };
+                for a in [along, across] {
+                    for b in [plain, Right::Packed(Span::new(&b_packed))] {
+                        let mut found = vec![1.0; rows * columns];
+                        let numbers = SpanMut::new(&mut found);
+                        let c = Sum { numbers, row_step: columns, add: true };
+                        level.run(Product { a, b, c, rows, depth, columns });
+                        assert_eq!(found, expected, "{level} {rows} x {depth} x {columns}");
+                    }
+                }
+            }
+        }
+    }
+}

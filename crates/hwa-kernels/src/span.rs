@@ -1,0 +1,107 @@
+//! Pointers that know where they end.
+//!
+//! Inner loops cannot afford bounds checks, tests can: every access is checked by
+//! `debug_assert`, so in builds with debug assertions a kernel that leaves its buffers panics.
+
+use std::marker::PhantomData;
+
+use crate::simd::Simd;
+
+/// Numbers to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    start: *const f32,
+    len: usize,
+    numbers: PhantomData<&'a [f32]>,
+}
+
+/// Numbers to read and write, by one kernel at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct SpanMut<'a> {
+    start: *mut f32,
+    len: usize,
+    numbers: PhantomData<&'a mut [f32]>,
+}
+
+impl<'a> Span<'a> {
+    #[inline(always)]
+    pub(crate) fn new(numbers: &'a [f32]) -> Self {
+        Self { start: numbers.as_ptr(), len: numbers.len(), numbers: PhantomData }
+    }
+
+    /// The part from `offset` on.
+    #[inline(always)]
+    pub(crate) fn from(self, offset: usize) -> Self {
+        debug_assert!(offset <= self.len, "{offset} of {}", self.len);
+        Self { start: self.start.wrapping_add(offset), len: self.len - offset, ..self }
+    }
+
+    /// # Safety
+    ///
+    /// `i` and the vector after it lie within the span.
+    #[inline(always)]
+    pub(crate) unsafe fn vector<S: Simd>(self, i: usize) -> S {
+        debug_assert!(i + S::LANES <= self.len, "{i} + {} of {}", S::LANES, self.len);
+        // SAFETY: within the span by contract.
+        unsafe { S::load(self.start.add(i)) }
+    }
+
+    /// # Safety
+    ///
+    /// `i` lies within the span.
+    #[inline(always)]
+    pub(crate) unsafe fn number(self, i: usize) -> f32 {
+        debug_assert!(i < self.len, "{i} of {}", self.len);
+        // SAFETY: within the span by contract.
+        unsafe { *self.start.add(i) }
+    }
+
+    /// Asks for the cache lines of `len` numbers from `offset` on, as far as there are any.
+    #[inline(always)]
+    pub(crate) fn prefetch<S: Simd>(self, offset: usize, len: usize) {
+        let end = (offset + len).min(self.len);
+        for i in (offset..end).step_by(16) {
+            S::prefetch(self.start.wrapping_add(i));
+        }
+    }
+}
+
+impl<'a> SpanMut<'a> {
+    #[inline(always)]
+    pub(crate) fn new(numbers: &'a mut [f32]) -> Self {
+        Self { start: numbers.as_mut_ptr(), len: numbers.len(), numbers: PhantomData }
+    }
+
+    /// The part from `offset` on.
+    #[inline(always)]
+    pub(crate) fn from(self, offset: usize) -> Self {
+        debug_assert!(offset <= self.len, "{offset} of {}", self.len);
+        Self { start: self.start.wrapping_add(offset), len: self.len - offset, ..self }
+    }
+
+    /// The same numbers, to read.
+    #[inline(always)]
+    pub(crate) fn read(self) -> Span<'a> {
+        Span { start: self.start, len: self.len, numbers: PhantomData }
+    }
+
+    /// # Safety
+    ///
+    /// `i` and the vector after it lie within the span, and nobody else reads them.
+    #[inline(always)]
+    pub(crate) unsafe fn put<S: Simd>(self, i: usize, vector: S) {
+        debug_assert!(i + S::LANES <= self.len, "{i} + {} of {}", S::LANES, self.len);
+        // SAFETY: within the span by contract.
+        unsafe { vector.store(self.start.add(i)) }
+    }
+
+    /// # Safety
+    ///
+    /// `i` lies within the span, and nobody else reads it.
+    #[inline(always)]
+    pub(crate) unsafe fn put_number(self, i: usize, number: f32) {
+        debug_assert!(i < self.len, "{i} of {}", self.len);
+        // SAFETY: within the span by contract.
+        unsafe { *self.start.add(i) = number }
+    }
+}

@@ -1,0 +1,147 @@
+use super::*;
+use crate::finish::{Gate, Sums};
+use crate::read::Activation;
+use crate::reference::{Reference, error, images, noise, per_channel, to_f64};
+use proptest::prelude::*;
+
+/// A convolution and what it reads: plain numbers, so that a failure can be read.
+fn any_convolution() -> impl Strategy<Value = (Shape, Dense, usize)> {
+    let sizes = (1..4usize, 1..14usize, 1..14usize, 1..40usize, 1..40usize, 0..3usize);
+    sizes.prop_filter_map("an image smaller than the kernel", |(n, h, w, i, o, padding)| {
+        let input = Shape { images: n, height: h, width: w, channels: i };
+        let form = Dense { outputs: o, inputs: i, kernel: [3, 3] };
+        (h + 2 * padding >= 3 && w + 2 * padding >= 3).then_some((input, form, padding))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn outputs_and_gradients_are_those_of_the_convolution((input, form, padding) in any_convolution()) {
+        let reference = Reference { form, stride: 1, padding, groups: 1, input };
+        let output = reference.output();
+        let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(output, 3));
+        let (x64, w64, g64) = (to_f64(&x), to_f64(&w), to_f64(&g));
+        for level in Level::available() {
+            let conv = Winograd { level, form, padding, input };
+            prop_assert_eq!(conv.output(), output);
+            let mut y = vec![f32::NAN; output.len()];
+            conv.forward(Source::Stored(&x), &w, &mut y, Finish::NOTHING);
+            let e = error(&y, &reference.forward(&x64, &w64));
+            prop_assert!(e < 3e-5, "{} forward: {:e}", level, e);
+            let mut dx = vec![f32::NAN; input.len()];
+            conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
+            let e = error(&dx, &reference.input_gradient(&g64, &w64));
+            prop_assert!(e < 3e-5, "{} input gradient: {:e}", level, e);
+            let mut dw = vec![f32::NAN; form.len()];
+            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
+            let e = error(&dw, &reference.weight_gradient(&x64, &g64));
+            prop_assert!(e < 3e-5, "{} weight gradient: {:e}", level, e);
+        }
+    }
+}
+
+#[test]
+fn what_is_computed_while_reading_equals_what_was_computed_before() {
+    let input = Shape { images: 2, height: 9, width: 6, channels: 20 };
+    let form = Dense { outputs: 5, inputs: 20, kernel: [3, 3] };
+    let (x, other) = (images(input, 1), images(input, 2));
+    let coefficients = per_channel(20, 3, 3);
+    let width = input.stride();
+    let at = |i: usize, part: usize| coefficients[part * width + i % width];
+    let w = noise(form.len(), 4);
+    for level in Level::available() {
+        let conv = Winograd { level, form, padding: 1, input };
+        let run = |source| {
+            let mut y = vec![f32::NAN; conv.output().len()];
+            conv.forward(source, &w, &mut y, Finish::NOTHING);
+            y
+        };
+        let activation = Activation::Relu6;
+        let before: Vec<f32> = (0..x.len())
+            .map(|i| (4.0 * x[i]).mul_add(at(i, 0), at(i, 1)).clamp(0.0, 6.0))
+            .collect();
+        let x4: Vec<f32> = x.iter().map(|x| 4.0 * x).collect();
+        let reading = run(Source::Normalised { x: &x4, coefficients: &coefficients, activation });
+        assert!(error(&reading, &to_f64(&run(Source::Stored(&before)))) < 1e-5, "{level}");
+        let before: Vec<f32> = (0..x.len())
+            .map(|i| other[i].mul_add(at(i, 0), x[i].mul_add(at(i, 1), at(i, 2))))
+            .collect();
+        let reading =
+            run(Source::Gradient { gradient: &other, x: &x, coefficients: &coefficients });
+        assert!(error(&reading, &to_f64(&run(Source::Stored(&before)))) < 1e-5, "{level}");
+    }
+}
+
+#[test]
+fn finishing_gates_adds_and_sums() {
+    let input = Shape { images: 3, height: 7, width: 5, channels: 4 };
+    let form = Dense { outputs: 18, inputs: 4, kernel: [3, 3] };
+    let (x, w) = (images(input, 1), noise(form.len(), 2));
+    let output = Shape { channels: 18, ..input };
+    let (skip, gate, other) = (images(output, 3), images(output, 4), images(output, 5));
+    let mean = per_channel(18, 1, 6);
+    for level in Level::available() {
+        let conv = Winograd { level, form, padding: 1, input };
+        let run = |finish| {
+            let mut y = vec![f32::NAN; output.len()];
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, finish);
+            (y, totals)
+        };
+        let plain = run(Finish::NOTHING).0;
+        let (y, totals) = run(Finish::MOMENTS);
+        assert_eq!(y, plain);
+        let (found_mean, found_variance) = Totals::moments(&totals);
+        let (y, totals) = run(Finish {
+            skip: Some(&skip),
+            gate: Gate::Output(&gate, Activation::Relu),
+            sums: Sums::Products { x: &other, mean: &mean },
+        });
+        let (found_sum, found_product) = Totals::products(&totals);
+        let pixels = output.pixels() as f64;
+        for c in 0..18 {
+            let of = |x: &[f32]| -> Vec<f64> {
+                x.iter().skip(c).step_by(output.stride()).map(|&x| f64::from(x)).collect()
+            };
+            let values = of(&plain);
+            let m = values.iter().sum::<f64>() / pixels;
+            let variance = values.iter().map(|v| (v - m).powi(2)).sum::<f64>() / pixels;
+            assert!((found_mean[c] - m).abs() < 1e-6 * variance.sqrt());
+            assert!((found_variance[c] / variance - 1.0).abs() < 1e-6);
+            let (skip, gate, other) = (of(&skip), of(&gate), of(&other));
+            let expected: Vec<f64> = (0..values.len())
+                .map(|i| if gate[i] > 0.0 { values[i] + skip[i] } else { 0.0 })
+                .collect();
+            assert!(
+                error(
+                    &y[c..].iter().step_by(output.stride()).copied().collect::<Vec<_>>(),
+                    &expected
+                ) < 1e-6
+            );
+            let sum: f64 = expected.iter().sum();
+            let product: f64 =
+                expected.iter().zip(other).map(|(e, o)| e * (o - f64::from(mean[c]))).sum();
+            assert!((found_sum[c] - sum).abs() < 1e-4, "{} {sum}", found_sum[c]);
+            assert!((found_product[c] - product).abs() < 1e-4, "{} {product}", found_product[c]);
+        }
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let input = Shape { images: 40, height: 12, width: 12, channels: 16 };
+    let form = Dense { outputs: 16, inputs: 16, kernel: [3, 3] };
+    let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(input, 3));
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let conv = Winograd { level: Level::best(), form, padding: 1, input };
+            let (mut y, mut dw) = (vec![0.0; input.len()], vec![0.0; form.len()]);
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
+            (y, dw, Totals::moments(&totals))
+        })
+    };
+    assert!(run(1) == run(3));
+}

@@ -16,12 +16,18 @@
 //! length and checks each access in builds with debug assertions, which is how the
 //! tests run. What the crate exports is safe: it checks lengths before it starts.
 
+mod combine;
+mod conv;
 mod direct;
 mod finish;
+pub mod graph;
 mod memory;
+mod norm;
 mod parallel;
+mod pool;
 mod product;
 mod read;
+mod rearrange;
 #[cfg(test)]
 mod reference;
 mod shape;
@@ -30,8 +36,9 @@ mod span;
 mod weights;
 mod winograd;
 
+pub use conv::{ConvError, Convolution, Form, Layout, Precision};
 pub use finish::{Finish, Gate, Sums, Totals};
 pub use memory::{Buffer, Pool};
+pub use norm::{Affine, Moments};
 pub use read::{Activation, Source};
 pub use shape::Shape;
-pub use weights::Dense;

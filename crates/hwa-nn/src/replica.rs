@@ -13,7 +13,7 @@ use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
-use crate::error::NnError;
+use crate::error::{NnError, ensure_some};
 use crate::names::{self, Found};
 use crate::network::Network;
 use crate::ops::cross_entropy;
@@ -36,16 +36,12 @@ pub struct Task {
 impl Task {
     /// Checks that there are pixels and classes.
     pub fn validate(&self) -> Result<(), NnError> {
-        let parts = [
+        ensure_some([
             ("image height", self.images.height),
             ("image width", self.images.width),
             ("image channels", self.images.channels),
             ("number of classes", self.classes),
-        ];
-        match parts.iter().find(|(_, size)| *size == 0) {
-            Some((what, _)) => Err(NnError::Nothing { what }),
-            None => Ok(()),
-        }
+        ])
     }
 }
 

@@ -61,7 +61,7 @@ fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 fn filled(blocks: usize) -> BurnReplica<ResNet> {
     let images = ImageShape { height: 16, width: 16, channels: 3 };
     let task = Task { images, classes: 10 };
-    let network = ResNet::new(blocks, 3, 10, &mut Init::new(1, 0, &Device::flex()));
+    let network = ResNet::new(blocks, 3, 10, &mut Init::new(1, 0, &Device::flex())).unwrap();
     let mut replica = BurnReplica::new(network, task, PLAIN).unwrap();
     replica.load(&fill(&replica.weights().unwrap())).unwrap();
     replica
@@ -204,7 +204,7 @@ fn batch_norm_with_residual_and_relu_is_pytorchs_even_with_large_means() {
     let nhwc = |stream, images: usize, mean| {
         tensor(noise_f32(stream, images * 48, 1.0, mean), [images, 4, 4, 3], &device)
     };
-    let mut layer = BatchNorm::new(3, &Init::new(0, 0, &device));
+    let mut layer = BatchNorm::new(3, &Init::new(0, 0, &device)).unwrap();
     layer.weight = Param::from_tensor(tensor(noise_f32(0, 3, 0.5, 1.0), [3], &device));
     layer.bias = Param::from_tensor(tensor(noise_f32(1, 3, 0.5, 0.0), [3], &device));
     for (number, (&images, run)) in golden.sizes.iter().zip(&golden.runs).enumerate() {

@@ -200,8 +200,8 @@ struct FirstLayer {
 impl FirstLayer {
     fn replica() -> BurnReplica<Self> {
         let mut init = Init::new(1, 0, &Device::flex());
-        let bn = BatchNorm::new(3, &init);
-        let network = Self { bn, linear: layers::Linear::new(3, 10, &mut init) };
+        let bn = BatchNorm::new(3, &init).unwrap();
+        let network = Self { bn, linear: layers::Linear::new(3, 10, &mut init).unwrap() };
         BurnReplica::new(network, TASK, SGD).unwrap()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Convolution and batch norm, where the time goes, run through an extension of
 //! Burn's backends (`dispatch`) on kernels that each backend may replace
-//! (`kernels`). The rest is composed of Burn's own operations.
+//! (`kernels`). The rest is composed of Burn's own operations. All of them panic, as
+//! Burn's do, at shapes that do not fit; layers check theirs when they are built.
 
 mod dispatch;
 mod kernels;

@@ -31,6 +31,14 @@ pub enum NnError {
         /// How many groups there are.
         groups: usize,
     },
+    /// A model on a device that its operations do not run on.
+    #[error("the model is on {found}, expected {expected}: build it there")]
+    Device {
+        /// The device that it has to be on.
+        expected: String,
+        /// The device that it is on.
+        found: String,
+    },
     /// A statistic that no pass would report.
     #[error("`{name}` belongs to a layer that cannot be re-estimated: use hwa_nn's BatchNorm")]
     ForeignStatistic {

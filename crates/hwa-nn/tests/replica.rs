@@ -13,7 +13,7 @@ use hwa_core::{Role, Values, Weights, WeightsError};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::{self, BatchNorm};
 use hwa_nn::ops::{Activation, global_average_pool};
-use hwa_nn::{BurnReplica, Init, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
+use hwa_nn::{BurnReplica, Init, Mode, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
 use hwa_train::{Replica, ReplicaError, State};
 use noise::{IMAGES, batch, fill, values};
 
@@ -211,6 +211,35 @@ impl Network for FirstLayer {
         let x = self.bn.forward(images, Activation::Relu, pass);
         self.linear.forward(global_average_pool(x))
     }
+}
+
+/// Batch norm that is run in training only.
+#[derive(Module, Debug)]
+struct Skipping {
+    inner: FirstLayer,
+}
+
+impl Network for Skipping {
+    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
+        match pass.mode() {
+            Mode::Train => self.inner.forward(images, pass),
+            Mode::Recalibrate | Mode::Evaluate => {
+                self.inner.linear.forward(global_average_pool(images))
+            }
+        }
+    }
+}
+
+#[test]
+fn re_estimation_that_sees_no_layer_is_refused_and_changes_nothing() {
+    let network = Skipping { inner: FirstLayer::replica().network().clone() };
+    let mut replica = BurnReplica::new(network, TASK, SGD).unwrap();
+    train(&mut replica, 0..2);
+    let before = replica.state().unwrap();
+    let mut batches = (0..6).map(|i| Ok(batch(IMAGES + i, 6, 8)));
+    let error = replica.recalibrate(&mut batches, 0.1).unwrap_err().to_string();
+    assert!(error.contains("`inner.bn.running_mean`"), "{error}");
+    assert_same_bits(&replica.state().unwrap(), &before);
 }
 
 /// Images whose brightness is their class, in the order of `classes`.

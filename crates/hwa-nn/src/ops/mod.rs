@@ -32,7 +32,12 @@ pub enum Activation {
     None,
     /// `max(x, 0)`.
     Relu,
+    /// `min(max(x, 0), 6)`, as in MobileNets.
+    Relu6,
 }
+
+/// Where [`Activation::Relu6`] ends.
+const SIX: f64 = 6.0;
 
 /// How a batch is normalised.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,6 +116,7 @@ pub fn batch_norm_by(
     match form.activation {
         Activation::None => y,
         Activation::Relu => relu(y),
+        Activation::Relu6 => relu(y).clamp_max(SIX),
     }
 }
 

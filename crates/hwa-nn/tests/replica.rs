@@ -109,6 +109,24 @@ fn the_number_of_threads_does_not_change_a_bit() {
 }
 
 #[test]
+fn the_number_of_threads_does_not_change_a_bit_of_products_that_are_shared_out() {
+    // Burn shares out a single product from 192^3 = 7.1 M multiply-adds on. Those of the
+    // first stage's weight gradients have 16 * 9 * 64 * 1024 = 9.4 M.
+    let images = ImageShape { height: 32, width: 32, channels: 3 };
+    let run = |threads| {
+        in_a_pool(threads, || {
+            let spec: ModelSpec = "resnet8".parse().unwrap();
+            let origin = Origin { seed: 7, replica: 0 };
+            let mut replica = spec.build(Task { images, classes: 10 }, origin, SGD).unwrap();
+            replica.step(&batch(IMAGES, 64, 32), 0.05).unwrap();
+            // Momentum was zero: now it is the gradient, with weight decay.
+            replica.state().unwrap()
+        })
+    };
+    assert_same_bits(&run(1), &run(3));
+}
+
+#[test]
 fn a_restored_replica_goes_on_bit_for_bit() {
     let mut whole = resnet8(0);
     train(whole.as_mut(), 0..3);

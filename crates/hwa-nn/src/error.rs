@@ -21,6 +21,24 @@ pub enum NnError {
         /// What there has to be, such as "classes".
         what: &'static str,
     },
+    /// Channels that cannot be shared out among groups.
+    #[error("{what} are {found}, expected a multiple of the {groups} groups")]
+    Groups {
+        /// Which channels, such as "input channels".
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many groups there are.
+        groups: usize,
+    },
+    /// A model on a device that its operations do not run on.
+    #[error("the model is on {found}, expected {expected}: build it there")]
+    Device {
+        /// The device that it has to be on.
+        expected: String,
+        /// The device that it is on.
+        found: String,
+    },
     /// A statistic that no pass would report.
     #[error("`{name}` belongs to a layer that cannot be re-estimated: use hwa_nn's BatchNorm")]
     ForeignStatistic {
@@ -38,4 +56,14 @@ pub enum NnError {
     /// Two tensors of the model share a name, or one cannot be named.
     #[error("the model's tensors cannot be named: {0}")]
     Names(#[from] WeightsError),
+}
+
+/// Checks that there is at least one of each thing.
+pub(crate) fn ensure_some<const N: usize>(
+    parts: [(&'static str, usize); N],
+) -> Result<(), NnError> {
+    match parts.into_iter().find(|(_, size)| *size == 0) {
+        Some((what, _)) => Err(NnError::Nothing { what }),
+        None => Ok(()),
+    }
 }

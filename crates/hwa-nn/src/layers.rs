@@ -6,6 +6,7 @@
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Int, Tensor};
 
+use crate::error::{NnError, ensure_some};
 use crate::init::Init;
 use crate::ops::{self, Activation, Affine, ChannelStatistics, Convolution, Normalisation};
 use crate::pass::{BatchNormId, Mode, Pass, Seen};
@@ -34,15 +35,38 @@ pub struct Conv2dShape {
     pub form: Convolution,
 }
 
+impl Conv2dShape {
+    /// Checks that nothing is zero but the padding, and that the channels can be shared
+    /// out among the groups.
+    pub fn validate(&self) -> Result<(), NnError> {
+        let Self { input, output, kernel, form: Convolution { stride, padding: _, groups } } =
+            *self;
+        ensure_some([
+            ("number of input channels", input),
+            ("number of output channels", output),
+            ("kernel size", kernel),
+            ("stride", stride),
+            ("number of groups", groups),
+        ])?;
+        for (what, found) in [("input channels", input), ("output channels", output)] {
+            if !found.is_multiple_of(groups) {
+                return Err(NnError::Groups { what, found, groups });
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Conv2d {
     /// Without bias, drawn as He and others proposed for ReLU networks: normal with
     /// variance `2 / (O * kh * kw)`.
-    pub fn new(shape: Conv2dShape, init: &mut Init) -> Self {
+    pub fn new(shape: Conv2dShape, init: &mut Init) -> Result<Self, NnError> {
+        shape.validate()?;
         let Conv2dShape { input, output, kernel, form } = shape;
         let fan_out = output * kernel * kernel;
-        let shape = [output, input / form.groups.max(1), kernel, kernel];
+        let shape = [output, input / form.groups, kernel, kernel];
         let weight = init.normal(shape, (2.0 / fan_out as f64).sqrt());
-        Self { weight: Param::from_tensor(weight), bias: None, form }
+        Ok(Self { weight: Param::from_tensor(weight), bias: None, form })
     }
 
     /// With a bias of zeros.
@@ -58,7 +82,7 @@ impl Conv2d {
         let [.., kernel_height, kernel_width] = self.weight.dims();
         for (extent, kernel) in size.iter_mut().zip([kernel_height, kernel_width]) {
             let room = (*extent + 2 * self.form.padding).saturating_sub(kernel);
-            *extent = room / self.form.stride.max(1) + 1;
+            *extent = room / self.form.stride + 1;
         }
         (size[0] * size[1] * self.weight.shape().num_elements()) as u64
     }
@@ -90,14 +114,15 @@ pub struct BatchNorm {
 impl BatchNorm {
     /// Scale one, shift zero, running mean zero and variance one; epsilon `1e-5` and
     /// momentum `0.1` as in PyTorch.
-    pub fn new(channels: usize, init: &Init) -> Self {
+    pub fn new(channels: usize, init: &Init) -> Result<Self, NnError> {
+        ensure_some([("number of channels", channels)])?;
         let device = init.device();
         let zeros = || Tensor::zeros([channels], device);
         let ones = || Tensor::ones([channels], device);
         let statistic = |tensor| Param::from_tensor(tensor).set_require_grad(false);
         // Burn's integers have 32 bits by default.
         let batches = Tensor::<1, Int>::zeros([1], (device, DType::I64));
-        Self {
+        Ok(Self {
             weight: Param::from_tensor(ones()),
             bias: Param::from_tensor(zeros()),
             running_mean: statistic(zeros()),
@@ -105,7 +130,7 @@ impl BatchNorm {
             num_batches_tracked: Param::initialized(ParamId::new(), batches),
             epsilon: 1e-5,
             momentum: 0.1,
-        }
+        })
     }
 
     /// Normalises, then applies the activation.
@@ -169,11 +194,12 @@ pub struct Linear {
 
 impl Linear {
     /// Weight and bias uniform within `1 / sqrt(input)`, PyTorch's default.
-    pub fn new(input: usize, output: usize, init: &mut Init) -> Self {
+    pub fn new(input: usize, output: usize, init: &mut Init) -> Result<Self, NnError> {
+        ensure_some([("number of inputs", input), ("number of outputs", output)])?;
         let bound = 1.0 / (input as f64).sqrt();
         let weight = Param::from_tensor(init.uniform([output, input], bound));
         let bias = Param::from_tensor(init.uniform([output], bound));
-        Self { weight, bias }
+        Ok(Self { weight, bias })
     }
 
     /// The multiply-adds for one row.
@@ -184,5 +210,55 @@ impl Linear {
     /// `[N, in]` to `[N, out]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         ops::linear(x, self.weight.val(), Some(self.bias.val()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+
+    const PLAIN: Convolution = Convolution { stride: 1, padding: 0, groups: 1 };
+    const SHAPE: Conv2dShape = Conv2dShape { input: 4, output: 6, kernel: 3, form: PLAIN };
+
+    #[test]
+    fn layers_of_nothing_are_refused_by_what_is_missing() {
+        let mut init = Init::new(0, 0, &Device::flex());
+        let stride = Convolution { stride: 0, ..PLAIN };
+        let groups = Convolution { groups: 0, ..PLAIN };
+        let errors = [
+            Conv2d::new(Conv2dShape { input: 0, ..SHAPE }, &mut init).err(),
+            Conv2d::new(Conv2dShape { output: 0, ..SHAPE }, &mut init).err(),
+            Conv2d::new(Conv2dShape { kernel: 0, ..SHAPE }, &mut init).err(),
+            Conv2d::new(Conv2dShape { form: stride, ..SHAPE }, &mut init).err(),
+            Conv2d::new(Conv2dShape { form: groups, ..SHAPE }, &mut init).err(),
+            BatchNorm::new(0, &init).err(),
+            Linear::new(0, 1, &mut init).err(),
+            Linear::new(1, 0, &mut init).err(),
+        ];
+        let expected = [
+            "number of input channels is 0, expected at least 1",
+            "number of output channels is 0, expected at least 1",
+            "kernel size is 0, expected at least 1",
+            "stride is 0, expected at least 1",
+            "number of groups is 0, expected at least 1",
+            "number of channels is 0, expected at least 1",
+            "number of inputs is 0, expected at least 1",
+            "number of outputs is 0, expected at least 1",
+        ];
+        assert_eq!(errors.map(|error| error.unwrap().to_string()), expected);
+    }
+
+    #[test]
+    fn channels_have_to_be_multiples_of_the_groups() {
+        let refuse = |groups| {
+            let form = Convolution { groups, ..PLAIN };
+            Conv2dShape { form, ..SHAPE }.validate().unwrap_err().to_string()
+        };
+        assert_eq!(refuse(3), "input channels are 4, expected a multiple of the 3 groups");
+        assert_eq!(refuse(4), "output channels are 6, expected a multiple of the 4 groups");
+        let form = Convolution { groups: 2, ..PLAIN };
+        assert!(Conv2dShape { form, ..SHAPE }.validate().is_ok());
     }
 }

@@ -106,6 +106,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether no layer was seen in any pass.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
     /// The relative standard error of the worst layer, if all of them know theirs.
     pub(crate) fn relative_error(&self) -> Option<f64> {
         let mut errors = self.layers.values().map(Moments::relative_error);

@@ -13,7 +13,7 @@ use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
-use crate::error::NnError;
+use crate::error::{NnError, ensure_some};
 use crate::names::{self, Found};
 use crate::network::Network;
 use crate::ops::cross_entropy;
@@ -36,16 +36,12 @@ pub struct Task {
 impl Task {
     /// Checks that there are pixels and classes.
     pub fn validate(&self) -> Result<(), NnError> {
-        let parts = [
+        ensure_some([
             ("image height", self.images.height),
             ("image width", self.images.width),
             ("image channels", self.images.channels),
             ("number of classes", self.classes),
-        ];
-        match parts.iter().find(|(_, size)| *size == 0) {
-            Some((what, _)) => Err(NnError::Nothing { what }),
-            None => Ok(()),
-        }
+        ])
     }
 }
 
@@ -57,30 +53,33 @@ pub struct BurnReplica<N> {
     task: Task,
     /// Without autodiff.
     device: Device,
-    has_statistics: bool,
+    /// The name of the first batch-norm statistic, if there are any.
+    statistic: Option<String>,
 }
 
 impl<N: Network> BurnReplica<N> {
     /// A replica of a network as it is, with momentum zero.
     ///
     /// Refused are a network with clones of one layer, whose gradients, momentum and
-    /// statistics Burn could not tell apart, and one with batch-norm statistics of a
-    /// layer other than this crate's [`BatchNorm`](crate::layers::BatchNorm), which
-    /// could not be re-estimated for averaged weights.
+    /// statistics Burn could not tell apart; one with batch-norm statistics of a layer
+    /// other than this crate's [`BatchNorm`](crate::layers::BatchNorm), which could not
+    /// be re-estimated for averaged weights; and one on a device other than
+    /// [`Device::flex`], where this crate's operations do not run.
     pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
         task.validate()?;
-        let tensors = names::tensors(&network);
+        ensure_on_flex(&network.devices())?;
+        let mut tensors = names::tensors(&network);
         ensure_distinct(&tensors)?;
         ensure_own_statistics(&tensors)?;
         // Names that cannot be exported are better found now than at the first checkpoint.
         names::export(&network)?;
-        let device = network.devices().into_iter().next().unwrap_or_else(Device::flex);
+        tensors.retain(|tensor| tensor.role == Role::Statistic);
         Ok(Self {
             network: network.train(),
             sgd: Sgd::new(config),
             task,
-            device: device.without_autodiff(),
-            has_statistics: tensors.iter().any(|tensor| tensor.role == Role::Statistic),
+            device: Device::flex(),
+            statistic: tensors.into_iter().next().map(|tensor| tensor.name),
         })
     }
 
@@ -191,9 +190,9 @@ impl<N: Network> Replica for BurnReplica<N> {
         batches: &mut dyn Iterator<Item = Result<Batch, DataError>>,
         tolerance: f64,
     ) -> Result<Recalibration, ReplicaError> {
-        if !self.has_statistics {
+        let Some(statistic) = &self.statistic else {
             return Ok(Recalibration::default());
-        }
+        };
         let network = self.network.valid();
         let mut pool = Pool::default();
         let (mut taken, mut images) = (0, 0);
@@ -204,10 +203,7 @@ impl<N: Network> Replica for BurnReplica<N> {
             self.check(&batch)?;
             let mut pass = Pass::new(Mode::Recalibrate);
             self.forward(&network, &batch, &mut pass)?;
-            pool.add(pass).map_err(|error| ReplicaError::Framework {
-                operation: "re-estimation of batch-norm statistics",
-                reason: error.to_string(),
-            })?;
+            pool.add(pass).map_err(|error| not_re_estimated(error.to_string()))?;
             taken += 1;
             images += batch.len() as u64;
         }
@@ -217,6 +213,11 @@ impl<N: Network> Replica for BurnReplica<N> {
                 expected: "at least 1".to_owned(),
                 found: "0".to_owned(),
             });
+        }
+        if pool.is_empty() {
+            // The statistics of the weights before would stay, and nobody would notice.
+            let reason = "the forward pass showed no batch-norm layer to its `Pass`, expected that";
+            return Err(not_re_estimated(format!("{reason} of `{statistic}` at least")));
         }
         let relative_error = pool.relative_error();
         self.network = pool.replace_statistics(self.network.clone());
@@ -240,6 +241,23 @@ impl<N: Network> Replica for BurnReplica<N> {
         self.sgd.load_momentum(&network, &state.momentum)?;
         self.network = network;
         Ok(())
+    }
+}
+
+fn not_re_estimated(reason: String) -> ReplicaError {
+    ReplicaError::Framework { operation: "re-estimation of batch-norm statistics", reason }
+}
+
+/// The layers of this crate run on Flex only, and [`arithmetic`](crate::arithmetic())
+/// names it. Only a build that gives Burn other backends can place a model elsewhere.
+fn ensure_on_flex(devices: &[Device]) -> Result<(), NnError> {
+    let expected = Device::flex();
+    match devices.iter().find(|device| **device != expected) {
+        Some(found) => {
+            let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
+            Err(NnError::Device { expected, found })
+        }
+        None => Ok(()),
     }
 }
 

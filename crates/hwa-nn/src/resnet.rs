@@ -8,6 +8,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hwa_data::ImageShape;
 
+use crate::error::{NnError, ensure_some};
 use crate::init::Init;
 use crate::layers::{BatchNorm, Conv2d, Conv2dShape, Linear};
 use crate::network::Network;
@@ -30,16 +31,22 @@ pub struct ResNet {
 
 impl ResNet {
     /// `blocks` in each stage make a depth of `6 * blocks + 2`.
-    pub fn new(blocks: usize, channels: usize, classes: usize, init: &mut Init) -> Self {
+    pub fn new(
+        blocks: usize,
+        channels: usize,
+        classes: usize,
+        init: &mut Init,
+    ) -> Result<Self, NnError> {
+        ensure_some([("number of blocks", blocks)])?;
         let [first, second, third] = WIDTHS;
-        Self {
-            conv1: Conv2d::new(three_by_three(channels, first, 1), init),
-            bn1: BatchNorm::new(first, init),
-            layer1: stage(blocks, (first, first), 1, init),
-            layer2: stage(blocks, (first, second), 2, init),
-            layer3: stage(blocks, (second, third), 2, init),
-            linear: Linear::new(third, classes, init),
-        }
+        Ok(Self {
+            conv1: Conv2d::new(three_by_three(channels, first, 1), init)?,
+            bn1: BatchNorm::new(first, init)?,
+            layer1: stage(blocks, (first, first), 1, init)?,
+            layer2: stage(blocks, (first, second), 2, init)?,
+            layer3: stage(blocks, (second, third), 2, init)?,
+            linear: Linear::new(third, classes, init)?,
+        })
     }
 
     /// The multiply-adds of one image's forward pass, in convolutions and the linear
@@ -81,15 +88,15 @@ struct Block {
 }
 
 impl Block {
-    fn new(input: usize, output: usize, stride: usize, init: &mut Init) -> Self {
-        Self {
-            conv1: Conv2d::new(three_by_three(input, output, stride), init),
-            bn1: BatchNorm::new(output, init),
-            conv2: Conv2d::new(three_by_three(output, output, 1), init),
-            bn2: BatchNorm::new(output, init),
+    fn new(input: usize, output: usize, stride: usize, init: &mut Init) -> Result<Self, NnError> {
+        Ok(Self {
+            conv1: Conv2d::new(three_by_three(input, output, stride), init)?,
+            bn1: BatchNorm::new(output, init)?,
+            conv2: Conv2d::new(three_by_three(output, output, 1), init)?,
+            bn2: BatchNorm::new(output, init)?,
             stride,
             output,
-        }
+        })
     }
 
     fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
@@ -104,7 +111,7 @@ fn stage(
     (input, output): (usize, usize),
     stride: usize,
     init: &mut Init,
-) -> Vec<Block> {
+) -> Result<Vec<Block>, NnError> {
     let first = |i| if i == 0 { (input, stride) } else { (output, 1) };
     (0..blocks).map(first).map(|(input, stride)| Block::new(input, output, stride, init)).collect()
 }

@@ -73,7 +73,7 @@ impl ModelSpec {
         task.validate()?;
         let mut init = Init::new(origin.seed, origin.replica, &Device::flex());
         let Self::ResNet { blocks } = *self;
-        Ok(ResNet::new(blocks, task.images.channels, task.classes, &mut init))
+        ResNet::new(blocks, task.images.channels, task.classes, &mut init)
     }
 }
 
@@ -152,8 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_model_needs_pixels_and_classes() {
+    fn a_model_needs_pixels_classes_and_blocks() {
         let error = "resnet8".parse::<ModelSpec>().unwrap().cost(cifar(0)).unwrap_err();
         assert_eq!(error.to_string(), "number of classes is 0, expected at least 1");
+        let error = ModelSpec::ResNet { blocks: 0 }.cost(cifar(10)).unwrap_err();
+        assert_eq!(error.to_string(), "number of blocks is 0, expected at least 1");
     }
 }

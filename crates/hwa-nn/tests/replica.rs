@@ -13,7 +13,7 @@ use hwa_core::{Role, Values, Weights, WeightsError};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::{self, BatchNorm};
 use hwa_nn::ops::{Activation, global_average_pool};
-use hwa_nn::{BurnReplica, Init, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
+use hwa_nn::{BurnReplica, Init, Mode, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
 use hwa_train::{Replica, ReplicaError, State};
 use noise::{IMAGES, batch, fill, values};
 
@@ -102,6 +102,24 @@ fn the_number_of_threads_does_not_change_a_bit() {
         in_a_pool(threads, || {
             let mut replica = resnet8(0);
             train(replica.as_mut(), 0..3);
+            replica.state().unwrap()
+        })
+    };
+    assert_same_bits(&run(1), &run(3));
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit_of_products_that_are_shared_out() {
+    // Burn shares out a single product from 192^3 = 7.1 M multiply-adds on. Those of the
+    // first stage's weight gradients have 16 * 9 * 64 * 1024 = 9.4 M.
+    let images = ImageShape { height: 32, width: 32, channels: 3 };
+    let run = |threads| {
+        in_a_pool(threads, || {
+            let spec: ModelSpec = "resnet8".parse().unwrap();
+            let origin = Origin { seed: 7, replica: 0 };
+            let mut replica = spec.build(Task { images, classes: 10 }, origin, SGD).unwrap();
+            replica.step(&batch(IMAGES, 64, 32), 0.05).unwrap();
+            // Momentum was zero: now it is the gradient, with weight decay.
             replica.state().unwrap()
         })
     };
@@ -200,8 +218,8 @@ struct FirstLayer {
 impl FirstLayer {
     fn replica() -> BurnReplica<Self> {
         let mut init = Init::new(1, 0, &Device::flex());
-        let bn = BatchNorm::new(3, &init);
-        let network = Self { bn, linear: layers::Linear::new(3, 10, &mut init) };
+        let bn = BatchNorm::new(3, &init).unwrap();
+        let network = Self { bn, linear: layers::Linear::new(3, 10, &mut init).unwrap() };
         BurnReplica::new(network, TASK, SGD).unwrap()
     }
 }
@@ -211,6 +229,35 @@ impl Network for FirstLayer {
         let x = self.bn.forward(images, Activation::Relu, pass);
         self.linear.forward(global_average_pool(x))
     }
+}
+
+/// Batch norm that is run in training only.
+#[derive(Module, Debug)]
+struct Skipping {
+    inner: FirstLayer,
+}
+
+impl Network for Skipping {
+    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
+        match pass.mode() {
+            Mode::Train => self.inner.forward(images, pass),
+            Mode::Recalibrate | Mode::Evaluate => {
+                self.inner.linear.forward(global_average_pool(images))
+            }
+        }
+    }
+}
+
+#[test]
+fn re_estimation_that_sees_no_layer_is_refused_and_changes_nothing() {
+    let network = Skipping { inner: FirstLayer::replica().network().clone() };
+    let mut replica = BurnReplica::new(network, TASK, SGD).unwrap();
+    train(&mut replica, 0..2);
+    let before = replica.state().unwrap();
+    let mut batches = (0..6).map(|i| Ok(batch(IMAGES + i, 6, 8)));
+    let error = replica.recalibrate(&mut batches, 0.1).unwrap_err().to_string();
+    assert!(error.contains("`inner.bn.running_mean`"), "{error}");
+    assert_same_bits(&replica.state().unwrap(), &before);
 }
 
 /// Images whose brightness is their class, in the order of `classes`.

@@ -217,7 +217,10 @@ fn track_batch_norm<B: Kernels, C: CheckpointStrategy, const N: usize>(
                     weight,
                     mean: mean.clone(),
                     variance: variance.clone(),
-                    output: (form.activation == Activation::Relu).then(|| output.clone()),
+                    output: match form.activation {
+                        Activation::None => None,
+                        Activation::Relu | Activation::Relu6 => Some(output.clone()),
+                    },
                     form,
                 };
                 (prep.finish(state, output), mean, variance)

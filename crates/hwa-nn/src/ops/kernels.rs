@@ -9,7 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, Scalar, TensorMetadata};
 use burn::tensor::Shape;
 
-use super::{Activation, Convolution, Normalisation};
+use super::{Activation, Convolution, Normalisation, SIX};
 
 /// What batch norm reads.
 pub(crate) struct BatchNormInputs<B: Backend> {
@@ -95,9 +95,7 @@ pub(crate) trait Kernels: Backend {
         if let Some(residual) = residual {
             output = Self::float_add(output, residual);
         }
-        if form.activation == Activation::Relu {
-            output = Self::relu(output);
-        }
+        output = activate::<Self>(output, form.activation);
         let (mean, variance) = (flat::<Self>(mean), flat::<Self>(variance));
         Normalised { output, mean, variance }
     }
@@ -109,7 +107,7 @@ pub(crate) trait Kernels: Backend {
     ) -> BatchNormGradients<Self> {
         let count = (saved.x.shape().num_elements() / saved.mean.shape().num_elements()) as f64;
         let gradient = match saved.output {
-            Some(output) => Self::relu_backward(output, gradient),
+            Some(output) => undo_activation::<Self>(output, gradient, form.activation),
             None => gradient,
         };
         let inverse =
@@ -135,6 +133,30 @@ pub(crate) trait Kernels: Backend {
 }
 
 impl Kernels for Flex {}
+
+fn activate<B: Backend>(x: FloatTensor<B>, activation: Activation) -> FloatTensor<B> {
+    match activation {
+        Activation::None => x,
+        Activation::Relu => B::relu(x),
+        Activation::Relu6 => B::float_clamp_max(B::relu(x), Scalar::Float(SIX)),
+    }
+}
+
+/// The gradient before an activation, from its output and the gradient after it.
+fn undo_activation<B: Backend>(
+    output: FloatTensor<B>,
+    gradient: FloatTensor<B>,
+    activation: Activation,
+) -> FloatTensor<B> {
+    match activation {
+        Activation::None => gradient,
+        Activation::Relu => B::relu_backward(output, gradient),
+        Activation::Relu6 => {
+            let below = B::float_add_scalar(B::float_neg(output.clone()), Scalar::Float(SIX));
+            B::relu_backward(below, B::relu_backward(output, gradient))
+        }
+    }
+}
 
 fn options(form: Convolution) -> ConvOptions<2> {
     let Convolution { stride, padding, groups } = form;

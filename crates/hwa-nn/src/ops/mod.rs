@@ -2,7 +2,8 @@
 //!
 //! Convolution and batch norm, where the time goes, run through an extension of
 //! Burn's backends (`dispatch`) on kernels that each backend may replace
-//! (`kernels`). The rest is composed of Burn's own operations.
+//! (`kernels`). The rest is composed of Burn's own operations. All of them panic, as
+//! Burn's do, at shapes that do not fit; layers check theirs when they are built.
 
 mod dispatch;
 mod kernels;
@@ -31,7 +32,12 @@ pub enum Activation {
     None,
     /// `max(x, 0)`.
     Relu,
+    /// `min(max(x, 0), 6)`, as in MobileNets.
+    Relu6,
 }
+
+/// Where [`Activation::Relu6`] ends.
+const SIX: f64 = 6.0;
 
 /// How a batch is normalised.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -110,6 +116,7 @@ pub fn batch_norm_by(
     match form.activation {
         Activation::None => y,
         Activation::Relu => relu(y),
+        Activation::Relu6 => relu(y).clamp_max(SIX),
     }
 }
 

@@ -106,6 +106,16 @@ def listed(t):
     return t.detach().double().flatten().tolist()
 
 
+def relative(found, reference):
+    found, reference = found.detach().double(), reference.detach()
+    return ((found - reference).abs().max() / reference.abs().max()).item()
+
+
+def checked(exact, single):
+    """Values in double precision, with the error of single precision."""
+    return {k: {"values": listed(v), "torch_error": relative(single[k], v)} for k, v in exact.items()}
+
+
 def write(name, content):
     content = {"made_with": f"torch {torch.__version__}", **content}
     (HERE / f"{name}.json").write_text(json.dumps(content, separators=(",", ":")) + "\n")
@@ -140,51 +150,126 @@ def cosine():
 
 
 def cross_entropy():
+    """Scores of usual size, scores so large that a naive exponential overflows, and scores
+    that say nothing."""
     n, classes = 7, 11
-    scores = torch.from_numpy(8.0 * noise(0, n * classes).reshape(n, classes)).requires_grad_()
+    u = noise(0, n * classes).reshape(n, classes)
+    cases = {"usual": 8 * u, "large": 1e4 * u, "plus or minus 1e4": np.where(u < 0, -1e4, 1e4),
+             "equal": np.full_like(u, 3.25), "equal and large": np.full_like(u, -1e4)}
     labels = [(5 * i + 2) % classes for i in range(n)]
-    loss = F.cross_entropy(scores, torch.tensor(labels))
-    loss.backward()
-    write("cross_entropy", {"classes": classes, "labels": labels, "loss": loss.item(),
-                            "gradient": listed(scores.grad)})
+    content = {}
+    for name, values in cases.items():
+        scores = torch.from_numpy(values).float().double().requires_grad_()
+        loss = F.cross_entropy(scores, torch.tensor(labels))
+        loss.backward()
+        content[name] = {"scores": listed(scores), "loss": loss.item(), "gradient": listed(scores.grad)}
+    write("cross_entropy", {"labels": labels, "cases": content})
 
 
-def batch_norm_run(dtype):
+def convolve(case, number, dtype):
+    """Output and gradients of a convolution of noise; the images are [N, H, W, C]."""
+    n, (h, w), (i, o), k = 2, case["size"], case["channels"], case["kernel"]
+
+    def draw(stream, *shape):
+        u = noise(10 * number + stream, int(np.prod(shape)))
+        return torch.from_numpy(u.reshape(shape)).to(dtype).requires_grad_()
+
+    x, weight, bias = draw(0, n, h, w, i), draw(1, o, i // case["groups"], k, k), draw(2, o)
+    y = F.conv2d(x.permute(0, 3, 1, 2), weight, bias, case["stride"], case["padding"], groups=case["groups"])
+    y = y.permute(0, 2, 3, 1)
+    (y * draw(3, *y.shape).detach()).sum().backward()
+    return {"output": y, "x_gradient": x.grad, "weight_gradient": weight.grad, "bias_gradient": bias.grad}
+
+
+def convolutions():
+    def case(name, size, channels, kernel, stride=1, padding=0, groups=1):
+        return {"name": name, "size": size, "channels": channels, "kernel": kernel,
+                "stride": stride, "padding": padding, "groups": groups}
+
+    cases = [
+        case("3 x 3", (5, 6), (3, 4), 3, padding=1),
+        case("two groups", (5, 4), (4, 6), 3, padding=1, groups=2),
+        case("depthwise", (6, 5), (5, 5), 3, padding=1, groups=5),
+        case("depthwise to twice the channels", (5, 5), (3, 6), 3, stride=2, padding=1, groups=3),
+        case("1 x 1", (3, 4), (4, 7), 1),
+        case("1 x 1, stride 2", (5, 4), (4, 3), 1, stride=2),
+        case("3 x 3, stride 2, odd sizes", (7, 5), (3, 4), 3, stride=2, padding=1),
+        case("7 x 7, stride 2", (9, 11), (3, 4), 7, stride=2, padding=3),
+        case("5 x 5 without padding", (8, 7), (2, 3), 5),
+    ]
+    for number, case in enumerate(cases):
+        case["tensors"] = checked(convolve(case, number, torch.float64), convolve(case, number, torch.float32))
+    write("convolutions", {"cases": cases})
+
+
+def initial():
+    """What PyTorch's initialisers draw from: bounds of uniform, deviations of normal draws."""
+    linear, conv = nn.Linear(64, 100), nn.Conv2d(32, 48, 3, groups=4)
+    fan_in, _ = nn.init._calculate_fan_in_and_fan_out(linear.weight)
+    _, fan_out = nn.init._calculate_fan_in_and_fan_out(conv.weight)
+    bound = nn.init.calculate_gain("leaky_relu", 5**0.5) * (3 / fan_in) ** 0.5
+    assert linear.weight.abs().max() <= bound and linear.bias.abs().max() <= bound
+    # Convolutions as in torchvision's ResNets: kaiming_normal_(mode="fan_out", nonlinearity="relu").
+    write("initial", {"linear": {"input": 64, "output": 100, "bound": bound},
+                      "conv": {"input": 32, "output": 48, "kernel": 3, "groups": 4,
+                               "deviation": nn.init.calculate_gain("relu") / fan_out**0.5}})
+
+
+ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "relu6": F.relu6}
+
+
+def batch_norm_run(case, dtype):
     channels, size = 3, 4
+    activate = ACTIVATIONS[case["activation"]]
     bn = nn.BatchNorm2d(channels).to(dtype)
     bn.weight.data = torch.from_numpy(1 + 0.5 * noise(0, channels)).float().to(dtype)
     bn.bias.data = torch.from_numpy(0.5 * noise(1, channels)).float().to(dtype)
 
-    def nhwc(stream, n, mean=0.0):
-        u = noise(stream, n * size * size * channels) + mean
+    def nhwc(stream, n, mean=0.0, scale=1.0):
+        u = scale * noise(stream, n * size * size * channels) + mean
         return torch.from_numpy(u).reshape(n, size, size, channels).float().to(dtype)
 
     def normalise(x):
         return bn(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
+    def before_activation(x, residual):
+        y = normalise(x) + residual if case["residual"] else normalise(x)
+        # A rounding error across a kink would drown all others.
+        kinks = {"none": [], "relu": [0.0], "relu6": [0.0, 6.0]}[case["activation"]]
+        assert all((y - kink).abs().min() > 1e-4 for kink in kinks), case
+        return y
+
     batches = []
-    for i, n in enumerate((6, 6, 2)):
+    for i, n in enumerate(case["sizes"]):
         x = nhwc(10 + i, n, 100.0 * (1 + i)).requires_grad_()
-        r, g = nhwc(20 + i, n).requires_grad_(), nhwc(30 + i, n)
+        r, g = nhwc(20 + i, n, scale=case["residual"]).requires_grad_(), nhwc(30 + i, n)
         bn.zero_grad()
-        y = F.relu(normalise(x) + r)
+        y = activate(before_activation(x, r))
         (y * g).sum().backward()
-        batches.append({"output": y, "x_gradient": x.grad, "residual_gradient": r.grad,
-                        "weight_gradient": bn.weight.grad.clone(), "bias_gradient": bn.bias.grad.clone(),
-                        "running_mean": bn.running_mean.clone(), "running_var": bn.running_var.clone()})
+        found = {"output": y, "x_gradient": x.grad, "weight_gradient": bn.weight.grad.clone(),
+                 "bias_gradient": bn.bias.grad.clone(),
+                 "running_mean": bn.running_mean.clone(), "running_var": bn.running_var.clone()}
+        if case["residual"]:
+            found["residual_gradient"] = r.grad
+        batches.append(found)
     bn.eval()
-    return batches + [{"evaluated": normalise(nhwc(10, 6, 100.0))}]
+    evaluated = activate(before_activation(nhwc(10, 6, 100.0), nhwc(20, 6, scale=case["residual"])))
+    return batches + [{"evaluated": evaluated}]
 
 
 def batch_norm():
-    """relu(bn(x) + r) over three batches, the last smaller, then bn(x) in evaluation.
+    """activation(bn(x) + residual) over three batches, the last smaller, then in evaluation.
 
-    The means are 100, 200 and 300, the deviation about 0.6.
+    The means are 100, 200 and 300, the deviation about 0.6. `residual` is the residual's
+    scale, 0 if there is none; that of relu6 is large enough to pass 6.
     """
-    exact, single = batch_norm_run(torch.float64), batch_norm_run(torch.float32)
-    write("batch_norm", {"sizes": [6, 6, 2], "runs": [
-        {k: {"values": listed(v), "torch_error": relative(found[k], v)} for k, v in run.items()}
-        for run, found in zip(exact, single)]})
+    cases = [{"activation": "relu", "residual": 1.0}, {"activation": "none", "residual": 0.0},
+             {"activation": "relu6", "residual": 8.0}]
+    for case in cases:
+        case["sizes"] = [6, 6, 2]
+        exact, single = batch_norm_run(case, torch.float64), batch_norm_run(case, torch.float32)
+        case["runs"] = [checked(run, found) for run, found in zip(exact, single)]
+    write("batch_norm", {"cases": cases})
 
 
 def step(net, x, labels):
@@ -200,22 +285,20 @@ def step(net, x, labels):
     return loss, scores, evaluated, {k: p.grad for k, p in net.named_parameters()}, buffers
 
 
-def relative(found, reference):
-    return ((found.detach().double() - reference.detach()).abs().max() / reference.detach().abs().max()).item()
-
-
 def resnet20():
     """Scores, gradients, running statistics of one training step's forward and backward.
 
     A rounding error that moves a value across the kink of a ReLU changes gradients by per
-    cents and drowns all others. So the images are those, of 200 draws, that keep their
-    distance from every kink.
+    cents and drowns all others. So the images are those, of 2,000 draws, that keep the largest
+    distance from every kink: more than ten times the error of a Winograd convolution. Few and
+    small images have few values that could come near one.
     """
-    n, size, classes = 8, 16, 10
+    n, size, classes = 4, 8, 10
     labels = torch.arange(n) % classes
     probe = fill(ResNet(20, classes).double()).train()
-    margins = {s: margin(probe, images(s, n, size).double()) for s in range(IMAGES, IMAGES + 200)}
+    margins = {s: margin(probe, images(s, n, size).double()) for s in range(IMAGES, IMAGES + 2000)}
     stream = max(margins, key=margins.get)
+    assert margins[stream] > 1e-4, margins[stream]
     exact, single = fill(ResNet(20, classes).double()), fill(ResNet(20, classes))
     x = images(stream, n, size)
     loss, scores, evaluated, grads, buffers = step(exact, x.double(), labels)
@@ -223,15 +306,16 @@ def resnet20():
     gradients = {}
     for k, g in grads.items():
         flat, found = g.flatten(), grads_32[k].double().flatten()
-        at = [i * flat.numel() // SAMPLES for i in range(SAMPLES)] if flat.numel() > SAMPLES else range(flat.numel())
+        samples = min(SAMPLES, flat.numel())
+        at = [i * flat.numel() // samples for i in range(samples)]
         signs = [torch.from_numpy(np.sign(noise(2000 + i, flat.numel()) + 1e-9)) for i in range(PROJECTIONS)]
         gradients[k] = {"shape": list(g.shape), "largest": flat.abs().max().item(), "norm": flat.norm().item(),
-                        "samples": [flat[i].item() for i in at],
+                        "samples": listed(flat[at]),
                         "projections": [(s * flat).sum().item() for s in signs],
-                        "torch_error": relative(found, flat),
+                        "torch_error": ((found - flat)[at].abs().max() / flat.abs().max()).item(),
                         "torch_projection_errors": [((s * (found - flat)).sum() / flat.norm()).item() for s in signs]}
     write("resnet20", {
-        "images": stream, "margin": margins[stream], "loss": loss.item(), "scores": listed(scores),
+        "images": n, "size": size, "stream": stream, "margin": margins[stream], "loss": loss.item(), "scores": listed(scores),
         "evaluated": listed(evaluated), "gradients": gradients,
         "statistics": {k: listed(b) for k, b in buffers.items()},
         "torch_loss_error": abs(loss_32.item() / loss.item() - 1), "torch_scores_error": relative(scores_32, scores),
@@ -266,5 +350,5 @@ def state_dict():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for make in (sgd, cosine, cross_entropy, batch_norm, resnet20, pooled, state_dict):
+    for make in (sgd, cosine, cross_entropy, convolutions, initial, batch_norm, resnet20, pooled, state_dict):
         make()

@@ -87,6 +87,11 @@ impl Conv2d {
         (size[0] * size[1] * self.weight.shape().num_elements()) as u64
     }
 
+    /// How the kernel moves.
+    pub fn form(&self) -> Convolution {
+        self.form
+    }
+
     /// `[N, H, W, I]` to `[N, H', W', O]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         ops::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.form)
@@ -168,13 +173,24 @@ impl BatchNorm {
                 let [n, h, w, _] = x.dims();
                 let (y, statistics) = ops::batch_norm(x, affine, residual, form);
                 let (layer, momentum) = (self.id(), self.momentum);
-                pass.record(Seen { layer, momentum, count: n * h * w, statistics });
+                let moments = statistics.moments();
+                pass.record(Seen { layer, momentum, count: n * h * w, moments });
                 y
             }
         }
     }
 
-    fn id(&self) -> BatchNormId {
+    /// What is added to the variance.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    /// The share of a batch in the running statistics after it.
+    pub fn momentum(&self) -> f64 {
+        self.momentum
+    }
+
+    pub(crate) fn id(&self) -> BatchNormId {
         BatchNormId {
             mean: self.running_mean.id,
             variance: self.running_var.id,

@@ -16,6 +16,7 @@
 
 mod arithmetic;
 mod error;
+mod features;
 mod init;
 pub mod layers;
 pub mod names;
@@ -30,6 +31,7 @@ mod zoo;
 
 pub use arithmetic::arithmetic;
 pub use error::NnError;
+pub use features::Features;
 pub use init::Init;
 pub use network::Network;
 pub use pass::{Mode, Pass};

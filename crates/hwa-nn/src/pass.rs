@@ -11,7 +11,7 @@ use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 use hwa_core::{Moments, MomentsError};
 
-use crate::ops::ChannelStatistics;
+use hwa_kernels::Moments as BatchMoments;
 
 /// What a forward pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub(crate) struct Seen {
     pub momentum: f64,
     /// Values per channel.
     pub count: usize,
-    pub statistics: ChannelStatistics,
+    /// Of the batch; the variance is divided by the number of values.
+    pub moments: BatchMoments,
 }
 
 /// The tensors of a batch-norm layer that the optimizer does not move.
@@ -73,8 +74,8 @@ impl Pass {
         for seen in self.seen {
             let BatchNormId { mean, variance, batches } = seen.layer;
             let unbias = seen.count as f64 / seen.count.saturating_sub(1).max(1) as f64;
-            let batch_mean = to_f64(&seen.statistics.mean);
-            let mut batch_variance = to_f64(&seen.statistics.variance);
+            let batch_mean = seen.moments.mean;
+            let mut batch_variance = seen.moments.variance;
             batch_variance.iter_mut().for_each(|v| *v *= unbias);
             mapper.floats.entry(mean).or_default().push(Change::Towards(batch_mean, seen.momentum));
             let towards = Change::Towards(batch_variance, seen.momentum);
@@ -98,8 +99,7 @@ impl Pool {
     /// Adds what a pass saw.
     pub(crate) fn add(&mut self, pass: Pass) -> Result<(), MomentsError> {
         for seen in pass.seen {
-            let (mean, variance) =
-                (to_f64(&seen.statistics.mean), to_f64(&seen.statistics.variance));
+            let (mean, variance) = (seen.moments.mean, seen.moments.variance);
             let moments = self.layers.entry(seen.layer).or_insert_with(|| Moments::new(mean.len()));
             moments.add(seen.count as u64, &mean, &variance)?;
         }
@@ -183,8 +183,4 @@ impl ModuleMapper for Rewrite {
             None => param,
         }
     }
-}
-
-fn to_f64(tensor: &Tensor<1>) -> Vec<f64> {
-    tensor.to_data().iter::<f64>().collect()
 }

@@ -9,10 +9,11 @@ use burn::tensor::Tensor;
 use hwa_data::ImageShape;
 
 use crate::error::{NnError, ensure_some};
+use crate::features::Features;
 use crate::init::Init;
 use crate::layers::{BatchNorm, Conv2d, Conv2dShape, Linear};
 use crate::network::Network;
-use crate::ops::{Activation, Convolution, global_average_pool, subsample_and_pad};
+use crate::ops::Convolution;
 use crate::pass::Pass;
 
 /// The channels of the three stages.
@@ -68,11 +69,11 @@ impl ResNet {
 
 impl Network for ResNet {
     fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
-        let mut x = self.bn1.forward(self.conv1.forward(images), Activation::Relu, pass);
+        let mut x = Features::of(images).conv(&self.conv1).norm(&self.bn1).relu();
         for block in self.blocks() {
-            x = block.forward(x, pass);
+            x = block.forward(x);
         }
-        self.linear.forward(global_average_pool(x))
+        self.linear.forward(x.global_average(pass))
     }
 }
 
@@ -99,10 +100,10 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
-        let y = self.bn1.forward(self.conv1.forward(x.clone()), Activation::Relu, pass);
-        let shortcut = if self.stride == 1 { x } else { subsample_and_pad(x, self.output) };
-        self.bn2.forward_add(self.conv2.forward(y), shortcut, Activation::Relu, pass)
+    fn forward(&self, x: Features) -> Features {
+        let y = x.conv(&self.conv1).norm(&self.bn1).relu().conv(&self.conv2).norm(&self.bn2);
+        let shortcut = if self.stride == 1 { x } else { x.subsample(self.stride, self.output) };
+        (y + shortcut).relu()
     }
 }
 

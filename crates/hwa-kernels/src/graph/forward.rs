@@ -27,8 +27,9 @@ pub enum Statistics<'a> {
 pub struct Forward {
     /// `[images, height, width, channels]`, without padding.
     pub output: Vec<f32>,
-    /// What the batch norms saw, in the order of the graph; nothing if it was given.
-    pub moments: Vec<Moments>,
+    /// What the batch norms saw, in the order of the graph, and in how many values of each
+    /// channel; nothing if it was given.
+    pub moments: Vec<(Moments, usize)>,
     /// What backward needs, if it was asked for.
     pub tape: Option<Tape>,
 }
@@ -104,7 +105,7 @@ impl Program {
             unread: self.kept.iter().map(|kept| kept.readers).collect(),
             moments: Vec::new(),
         };
-        run.moments.resize_with(self.norms.len(), Moments::default);
+        run.moments.resize_with(self.norms.len(), Default::default);
         let mut input = pool.take(images.len() + GROUP);
         input[..images.len()].copy_from_slice(images);
         run.store(Slot(0), input, &[]);
@@ -130,7 +131,7 @@ struct Run<'a> {
     tape: Tape,
     /// Steps that have yet to read each slot.
     unread: Vec<usize>,
-    moments: Vec<Moments>,
+    moments: Vec<(Moments, usize)>,
 }
 
 impl Run<'_> {
@@ -206,7 +207,8 @@ impl Run<'_> {
             mean.iter_mut().zip(bias).for_each(|(mean, bias)| *mean += f64::from(*bias));
         }
         let moments = Moments { mean, variance };
-        self.moments[number] = moments.clone();
+        let count = totals.iter().map(|part| part.count).sum();
+        self.moments[number] = (moments.clone(), count);
         moments
     }
 

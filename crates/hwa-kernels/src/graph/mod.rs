@@ -122,6 +122,11 @@ impl Graph {
     /// The images.
     pub const INPUT: Node = Node(0);
 
+    /// What was added last, which is what a program gives.
+    pub fn last(&self) -> Node {
+        Node(self.operations.len() - 1)
+    }
+
     /// Adds an operation on nodes of this graph.
     pub fn add(&mut self, operation: Operation) -> Node {
         self.operations.push(operation);

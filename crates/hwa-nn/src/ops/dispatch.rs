@@ -14,6 +14,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend, Flex, backend_extension};
 
 use super::kernels::{BatchNormInputs, BatchNormSaved, Kernels, Normalised};
+use super::network::{Call, WayBack};
 use super::{Activation, Convolution, Normalisation};
 
 /// Output, batch mean and biased batch variance. Only the output is differentiable.
@@ -42,9 +43,23 @@ pub(crate) trait Operations: Backend {
         residual: FloatTensor<Self>,
         form: Normalisation,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    fn run_network(
+        images: FloatTensor<Self>,
+        parameters: FloatTensor<Self>,
+        call: Call,
+    ) -> FloatTensor<Self>;
 }
 
 impl Operations for Flex {
+    fn run_network(
+        images: FloatTensor<Self>,
+        parameters: FloatTensor<Self>,
+        call: Call,
+    ) -> FloatTensor<Self> {
+        call.forward(images, parameters, WayBack::None).0
+    }
+
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -78,6 +93,25 @@ impl Operations for Flex {
 }
 
 impl<B: Kernels, C: CheckpointStrategy> Operations for Autodiff<B, C> {
+    fn run_network(
+        images: FloatTensor<Self>,
+        parameters: FloatTensor<Self>,
+        call: Call,
+    ) -> FloatTensor<Self> {
+        let way_back = if images.is_tracked() { WayBack::Images } else { WayBack::Parameters };
+        let nodes = [images.node(), parameters.node()];
+        let (images, parameters) = (images.into_primitive(), parameters.into_primitive());
+        match NetworkBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (output, ran) = B::network_forward(images, parameters, call, way_back);
+                prep.finish(ran, output)
+            }
+            OpsKind::UnTracked(prep) => {
+                prep.finish(B::network_forward(images, parameters, call, WayBack::None).0)
+            }
+        }
+    }
+
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -117,6 +151,25 @@ impl<B: Kernels, C: CheckpointStrategy> Operations for Autodiff<B, C> {
         let nodes = [x.node(), weight.node(), bias.node(), residual.node()];
         let inputs = Inputs::<B, C> { x, weight, bias, residual: Some(residual) };
         track_batch_norm::<B, C, 4>(nodes, inputs, form)
+    }
+}
+
+#[derive(Debug)]
+struct NetworkBackward;
+
+impl<B: Kernels> Backward<B, 2> for NetworkBackward {
+    type State = B::Ran;
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let [images_node, parameters_node] = ops.parents;
+        let gradient = grads.consume::<B>(&ops.node);
+        let (images, parameters) = B::network_backward(ops.state, gradient);
+        if let (Some(node), Some(images)) = (images_node, images) {
+            grads.register::<B>(node.id, images);
+        }
+        if let Some(node) = parameters_node {
+            grads.register::<B>(node.id, parameters);
+        }
     }
 }
 

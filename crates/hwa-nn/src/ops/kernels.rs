@@ -9,6 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Flex, Scalar, TensorMetadata};
 use burn::tensor::Shape;
 
+use super::network::{Call, Ran, WayBack};
 use super::{Activation, Convolution, Normalisation, SIX};
 
 /// What batch norm reads.
@@ -51,6 +52,22 @@ pub(crate) struct BatchNormGradients<B: Backend> {
 
 /// Forward and backward kernels on `[N, H, W, C]` activations.
 pub(crate) trait Kernels: Backend {
+    /// What a network's way back needs of its way forward.
+    type Ran: std::fmt::Debug + Clone + Send + 'static;
+
+    fn network_forward(
+        images: FloatTensor<Self>,
+        parameters: FloatTensor<Self>,
+        call: Call,
+        way_back: WayBack,
+    ) -> (FloatTensor<Self>, Self::Ran);
+
+    /// The gradients of images, if they were asked for, and parameters.
+    fn network_backward(
+        ran: Self::Ran,
+        gradient: FloatTensor<Self>,
+    ) -> (Option<FloatTensor<Self>>, FloatTensor<Self>);
+
     fn conv2d_forward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -132,7 +149,25 @@ pub(crate) trait Kernels: Backend {
     }
 }
 
-impl Kernels for Flex {}
+impl Kernels for Flex {
+    type Ran = Ran;
+
+    fn network_forward(
+        images: FloatTensor<Self>,
+        parameters: FloatTensor<Self>,
+        call: Call,
+        way_back: WayBack,
+    ) -> (FloatTensor<Self>, Ran) {
+        call.forward(images, parameters, way_back)
+    }
+
+    fn network_backward(
+        ran: Ran,
+        gradient: FloatTensor<Self>,
+    ) -> (Option<FloatTensor<Self>>, FloatTensor<Self>) {
+        ran.backward(gradient)
+    }
+}
 
 fn activate<B: Backend>(x: FloatTensor<B>, activation: Activation) -> FloatTensor<B> {
     match activation {

@@ -5,14 +5,18 @@
 //! (`kernels`). The rest is composed of Burn's own operations. All of them panic, as
 //! Burn's do, at shapes that do not fit; layers check theirs when they are built.
 
-mod dispatch;
+pub(crate) mod dispatch;
 mod kernels;
+pub(crate) mod network;
 
 use burn::backend::Dispatch;
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Int, Tensor, s};
 
 use dispatch::Operations;
+
+pub use hwa_kernels::Activation;
+use hwa_kernels::Moments;
 
 /// How a convolution moves over an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +29,7 @@ pub struct Convolution {
     pub groups: usize,
 }
 
-/// What follows a normalisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    None,
-    /// `max(x, 0)`.
-    Relu,
-    /// `min(max(x, 0), 6)`, as in MobileNets.
-    Relu6,
-}
-
-/// Where [`Activation::Relu6`] ends.
+/// Where ReLU6 ends.
 const SIX: f64 = 6.0;
 
 /// How a batch is normalised.
@@ -64,6 +57,13 @@ pub struct ChannelStatistics {
     pub mean: Tensor<1>,
     /// The variance; of a batch, it is divided by the number of values.
     pub variance: Tensor<1>,
+}
+
+impl ChannelStatistics {
+    pub(crate) fn moments(&self) -> Moments {
+        let numbers = |tensor: &Tensor<1>| tensor.to_data().iter::<f64>().collect();
+        Moments { mean: numbers(&self.mean), variance: numbers(&self.variance) }
+    }
 }
 
 /// Convolves `[N, H, W, I]` with weights `[O, I / groups, kh, kw]` to `[N, H', W', O]`.

@@ -1,0 +1,203 @@
+//! Activations on their way through a network: recorded, then run as one operation.
+//!
+//! A model says what it computes, layer by layer. Nothing runs until the result is
+//! asked for; then the whole network, from the images to there, runs as one operation
+//! that is free to fuse what its layers do (see [`hwa_kernels::graph`]).
+//!
+//! ```text
+//! let x = Features::of(images).conv(&self.conv).norm(&self.bn).relu();
+//! let scores = self.linear.forward(x.global_average(pass));
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+use hwa_kernels::graph::{Graph, Node, Operation, Parameter};
+use hwa_kernels::{Form, Moments, Pool};
+
+use crate::layers::{BatchNorm, Conv2d};
+use crate::ops::Activation;
+use crate::ops::dispatch::Operations;
+use crate::ops::network::Call;
+use crate::pass::{BatchNormId, Mode, Pass, Seen};
+
+/// `[N, H, W, C]` activations that a network has yet to compute.
+#[derive(Debug, Clone)]
+pub struct Features {
+    recording: Rc<RefCell<Recording>>,
+    node: Node,
+}
+
+/// What a network does, up to now.
+#[derive(Debug)]
+struct Recording {
+    images: Tensor<4>,
+    graph: Graph,
+    /// Flattened.
+    parameters: Vec<Tensor<1>>,
+    norms: Vec<Norm>,
+}
+
+/// A batch norm of the recording.
+#[derive(Debug)]
+struct Norm {
+    layer: BatchNormId,
+    momentum: f64,
+    running_mean: Tensor<1>,
+    running_variance: Tensor<1>,
+}
+
+impl Features {
+    /// The images that a network is given, `[N, H, W, C]`.
+    pub fn of(images: Tensor<4>) -> Self {
+        let recording = Recording {
+            images,
+            graph: Graph::default(),
+            parameters: Vec::new(),
+            norms: Vec::new(),
+        };
+        Self { recording: Rc::new(RefCell::new(recording)), node: Graph::INPUT }
+    }
+
+    /// Convolved.
+    pub fn conv(&self, layer: &Conv2d) -> Self {
+        let weight = layer.weight.val();
+        let [outputs, _, height, width] = weight.dims();
+        let form = layer.form();
+        let form = Form {
+            outputs,
+            kernel: [height, width],
+            stride: form.stride,
+            padding: form.padding,
+            groups: form.groups,
+        };
+        let weight = self.parameter(weight);
+        let bias = layer.bias.as_ref().map(|bias| self.parameter(bias.val()));
+        self.then(Operation::Convolution { x: self.node, weight, bias, form })
+    }
+
+    /// Normalised: by the batch or by the running statistics, as the pass that runs it says.
+    pub fn norm(&self, layer: &BatchNorm) -> Self {
+        let (weight, bias) = (self.parameter(layer.weight.val()), self.parameter(layer.bias.val()));
+        self.recording.borrow_mut().norms.push(Norm {
+            layer: layer.id(),
+            momentum: layer.momentum(),
+            running_mean: layer.running_mean.val(),
+            running_variance: layer.running_var.val(),
+        });
+        self.then(Operation::Norm { x: self.node, weight, bias, epsilon: layer.epsilon() })
+    }
+
+    /// `max(x, 0)`.
+    pub fn relu(&self) -> Self {
+        self.activate(Activation::Relu)
+    }
+
+    /// `min(max(x, 0), 6)`.
+    pub fn relu6(&self) -> Self {
+        self.activate(Activation::Relu6)
+    }
+
+    /// Activated.
+    pub fn activate(&self, activation: Activation) -> Self {
+        self.then(Operation::Activation { x: self.node, activation })
+    }
+
+    /// Every `stride`-th pixel, with zeros on both sides for new channels: the shortcut
+    /// without parameters ("option A") of the ResNet paper.
+    pub fn subsample(&self, stride: usize, channels: usize) -> Self {
+        self.then(Operation::Subsample { x: self.node, stride, channels })
+    }
+
+    /// Runs the network up to here and takes the mean over each image, `[N, C]`.
+    pub fn global_average(&self, pass: &mut Pass) -> Tensor<2> {
+        self.then(Operation::GlobalAverage { x: self.node }).tensor(pass).flatten(1, 3)
+    }
+
+    /// Runs the network up to here.
+    ///
+    /// # Panics
+    ///
+    /// If shapes do not fit, as Burn's own operations do, or if part of the network has
+    /// already been run.
+    pub fn tensor(&self, pass: &mut Pass) -> Tensor<4> {
+        let recording = self.recording.borrow();
+        let graph = recording.graph.clone();
+        assert!(graph.last() == self.node, "the network goes on after what is to be run");
+        let given = (pass.mode() == Mode::Evaluate).then(|| recording.running());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let call = Call {
+            graph: Arc::new(graph),
+            sizes: recording.parameters.iter().map(|p| p.shape().num_elements()).collect(),
+            given: given.map(Arc::new),
+            seen: seen.clone(),
+            pool: thread_pool(),
+        };
+        let images = recording.images.clone().into_dispatch();
+        let parameters = recording.flat().into_dispatch();
+        let result = Tensor::from_dispatch(Dispatch::run_network(images, parameters, call));
+        let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+        for (norm, (moments, count)) in recording.norms.iter().zip(seen) {
+            let (layer, momentum) = (norm.layer, norm.momentum);
+            pass.record(Seen { layer, momentum, count, moments });
+        }
+        result
+    }
+
+    fn then(&self, operation: Operation) -> Self {
+        let node = self.recording.borrow_mut().graph.add(operation);
+        Self { recording: self.recording.clone(), node }
+    }
+
+    fn parameter<const D: usize>(&self, tensor: Tensor<D>) -> Parameter {
+        let mut recording = self.recording.borrow_mut();
+        let elements = tensor.shape().num_elements();
+        recording.parameters.push(tensor.reshape([elements]));
+        Parameter(recording.parameters.len() - 1)
+    }
+}
+
+impl std::ops::Add for Features {
+    type Output = Self;
+
+    /// The sum of two branches.
+    ///
+    /// # Panics
+    ///
+    /// If they are not branches of one network.
+    fn add(self, other: Self) -> Self {
+        let one = Rc::ptr_eq(&self.recording, &other.recording);
+        assert!(one, "the features belong to two networks");
+        self.then(Operation::Add { a: self.node, b: other.node })
+    }
+}
+
+impl Recording {
+    /// All parameters one after the other: one operation has few inputs.
+    fn flat(&self) -> Tensor<1> {
+        match &self.parameters[..] {
+            [] => Tensor::zeros([1], &self.images.device()),
+            parameters => Tensor::cat(parameters.to_vec(), 0),
+        }
+    }
+
+    fn running(&self) -> Vec<Moments> {
+        let numbers = |tensor: &Tensor<1>| tensor.to_data().iter::<f64>().collect();
+        let of = |norm: &Norm| Moments {
+            mean: numbers(&norm.running_mean),
+            variance: numbers(&norm.running_variance),
+        };
+        self.norms.iter().map(of).collect()
+    }
+}
+
+/// Buffers that a thread's networks hand on from step to step.
+fn thread_pool() -> Pool {
+    thread_local! {
+        static POOL: Pool = Pool::default();
+    }
+    POOL.with(Pool::clone)
+}

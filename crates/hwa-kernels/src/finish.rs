@@ -258,6 +258,17 @@ impl<'a> Block<'a> {
     }
 }
 
+/// What is the same for all pixels of a vector of channels.
+struct Channels<S> {
+    /// The first channel.
+    c: usize,
+    scale: S,
+    shift: S,
+    low: S,
+    high: S,
+    about: S,
+}
+
 /// Gate: 0 open, 1 by the output, 2 by the input. Sums: 0 none, 1 moments, 2 products.
 struct Finishing<'a, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
 
@@ -279,39 +290,16 @@ impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, 
                 let about = if SUMS > 0 { block.about.vector(c) } else { S::zero() };
                 // Two of each: an addition takes longer than the next is away.
                 let (mut first, mut second) = ([S::zero(); 2], [S::zero(); 2]);
-                let mut one = |pixel: usize, k: usize| {
-                    let i = pixel * block.width + c;
-                    let mut value: S = block.results.read().vector(i);
-                    if SKIP {
-                        value = value.add(block.skip.vector(i));
-                    }
-                    if GATE > 0 {
-                        let mut x: S = block.gate.vector(i);
-                        if GATE == 2 {
-                            x = x.mul_add(scale, shift);
-                        }
-                        value = value.unless_below(x, low).unless_above(x, high);
-                    }
-                    if SKIP || GATE > 0 {
-                        block.results.put(i, value);
-                    }
-                    if SUMS == 1 {
-                        let value = value.sub(about);
-                        first[k] = first[k].add(value);
-                        second[k] = value.mul_add(value, second[k]);
-                    }
-                    if SUMS == 2 {
-                        let x: S = block.x.vector(i);
-                        first[k] = first[k].add(value);
-                        second[k] = value.mul_add(x.sub(about), second[k]);
-                    }
-                };
+                let channel = Channels { c, scale, shift, low, high, about };
                 for pair in 0..block.count / 2 {
-                    one(2 * pair, 0);
-                    one(2 * pair + 1, 1);
+                    let even = &mut [&mut first[0], &mut second[0]];
+                    Self::pixel(&block, &channel, 2 * pair, even);
+                    let odd = &mut [&mut first[1], &mut second[1]];
+                    Self::pixel(&block, &channel, 2 * pair + 1, odd);
                 }
                 if block.count % 2 == 1 {
-                    one(block.count - 1, 0);
+                    let even = &mut [&mut first[0], &mut second[0]];
+                    Self::pixel(&block, &channel, block.count - 1, even);
                 }
                 if SUMS > 0 {
                     let mut sums = [[0.0; crate::simd::GROUP]; 2];
@@ -322,6 +310,50 @@ impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, 
                         block.second[c + lane] += f64::from(sums[1][lane]);
                     }
                 }
+            }
+        }
+    }
+}
+
+impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Finishing<'_, SKIP, GATE, SUMS> {
+    /// One vector of one pixel.
+    ///
+    /// # Safety
+    ///
+    /// The pixel is one of the block's.
+    #[inline(always)]
+    unsafe fn pixel<S: Simd>(
+        block: &Block<'_>,
+        channels: &Channels<S>,
+        pixel: usize,
+        [first, second]: &mut [&mut S; 2],
+    ) {
+        let i = pixel * block.width + channels.c;
+        // SAFETY: by contract.
+        unsafe {
+            let mut value: S = block.results.read().vector(i);
+            if SKIP {
+                value = value.add(block.skip.vector(i));
+            }
+            if GATE > 0 {
+                let mut x: S = block.gate.vector(i);
+                if GATE == 2 {
+                    x = x.mul_add(channels.scale, channels.shift);
+                }
+                value = value.unless_below(x, channels.low).unless_above(x, channels.high);
+            }
+            if SKIP || GATE > 0 {
+                block.results.put(i, value);
+            }
+            if SUMS == 1 {
+                let value = value.sub(channels.about);
+                **first = first.add(value);
+                **second = value.mul_add(value, **second);
+            }
+            if SUMS == 2 {
+                let x: S = block.x.vector(i);
+                **first = first.add(value);
+                **second = value.mul_add(x.sub(channels.about), **second);
             }
         }
     }

@@ -135,6 +135,7 @@ impl Features {
             given: given.map(Arc::new),
             seen: seen.clone(),
             pool: thread_pool(),
+            precision: pass.precision(),
         };
         let images = recording.images.clone().into_dispatch();
         let parameters = recording.flat().into_dispatch();

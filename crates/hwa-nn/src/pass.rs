@@ -11,7 +11,7 @@ use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 use hwa_core::{Moments, MomentsError};
 
-use hwa_kernels::Moments as BatchMoments;
+use hwa_kernels::{Moments as BatchMoments, Precision};
 
 /// What a forward pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Pass {
     mode: Mode,
+    precision: Precision,
     seen: Vec<Seen>,
 }
 
@@ -54,7 +55,17 @@ pub(crate) struct BatchNormId {
 impl Pass {
     /// A pass that has seen nothing.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, seen: Vec::new() }
+        Self { mode, precision: Precision::default(), seen: Vec::new() }
+    }
+
+    /// With convolutions that are this precise.
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// How precise convolutions are.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// What the pass is for.

@@ -11,6 +11,7 @@ use burn::module::ParamId;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
+use hwa_kernels::Precision;
 use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
 use crate::error::{NnError, ensure_some};
@@ -55,6 +56,7 @@ pub struct BurnReplica<N> {
     device: Device,
     /// The name of the first batch-norm statistic, if there are any.
     statistic: Option<String>,
+    precision: Precision,
 }
 
 impl<N: Network> BurnReplica<N> {
@@ -78,9 +80,15 @@ impl<N: Network> BurnReplica<N> {
             network: network.train(),
             sgd: Sgd::new(config),
             task,
+            precision: Precision::default(),
             device: Device::flex(),
             statistic: tensors.into_iter().next().map(|tensor| tensor.name),
         })
+    }
+
+    /// With convolutions that are this precise.
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
     }
 
     /// The network, in training state.
@@ -141,6 +149,10 @@ impl<N: Network> BurnReplica<N> {
         Ok(scores)
     }
 
+    fn pass(&self, mode: Mode) -> Pass {
+        Pass::new(mode).with_precision(self.precision)
+    }
+
     fn device_for(&self, mode: Mode) -> Device {
         match mode {
             Mode::Train => self.device.clone().autodiff(),
@@ -161,7 +173,7 @@ impl<N: Network> Replica for BurnReplica<N> {
 
     fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError> {
         self.check(batch)?;
-        let mut pass = Pass::new(Mode::Train);
+        let mut pass = self.pass(Mode::Train);
         let scores = self.forward(&self.network, batch, &mut pass)?;
         let labels: Vec<i64> = batch.labels.iter().map(|&label| i64::from(label)).collect();
         let labels = TensorData::new(labels, [batch.len()]);
@@ -201,7 +213,7 @@ impl<N: Network> Replica for BurnReplica<N> {
             let Some(batch) = batches.next() else { break };
             let batch = batch?;
             self.check(&batch)?;
-            let mut pass = Pass::new(Mode::Recalibrate);
+            let mut pass = self.pass(Mode::Recalibrate);
             self.forward(&network, &batch, &mut pass)?;
             pool.add(pass).map_err(|error| not_re_estimated(error.to_string()))?;
             taken += 1;
@@ -226,7 +238,7 @@ impl<N: Network> Replica for BurnReplica<N> {
 
     fn evaluate(&mut self, batch: &Batch) -> Result<Tally, ReplicaError> {
         self.check(batch)?;
-        let mut pass = Pass::new(Mode::Evaluate);
+        let mut pass = self.pass(Mode::Evaluate);
         let scores = self.forward(&self.network.valid(), batch, &mut pass)?;
         let scores: Vec<f64> = scores.into_data().iter::<f64>().collect();
         Ok(tally(&scores, &batch.labels))

@@ -22,6 +22,7 @@ pub(crate) struct Call {
     /// Gets what the batch norms saw, and in how many values.
     pub seen: Arc<Mutex<Vec<(Moments, usize)>>>,
     pub pool: Pool,
+    pub precision: Precision,
 }
 
 /// A run forward, for the way back.
@@ -56,7 +57,7 @@ impl Call {
     #[allow(clippy::panic)] // As Burn's own operations do when shapes do not fit.
     fn program(&self, shape: Shape, way_back: WayBack) -> Program {
         let level = Level::chosen().unwrap_or(Level::best());
-        let way = (level, Precision::default());
+        let way = (level, self.precision);
         let program = match way_back {
             WayBack::Images => Program::with_image_gradient(&self.graph, shape, way),
             WayBack::None | WayBack::Parameters => Program::new(&self.graph, shape, way),

@@ -8,7 +8,8 @@
 //! finish     what happens to results while they are still in the cache
 //! product    the one matrix product that all convolutions run on
 //! winograd   3x3 with stride 1: F(4x4, 3x3)
-//! direct     every other convolution
+//! direct     every other dense convolution
+//! depthwise  every channel by itself
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
@@ -16,8 +17,12 @@
 //! length and checks each access in builds with debug assertions, which is how the
 //! tests run. What the crate exports is safe: it checks lengths before it starts.
 
+mod depthwise;
 mod direct;
+#[cfg(test)]
+mod expected;
 mod finish;
+mod images;
 mod memory;
 mod parallel;
 mod product;

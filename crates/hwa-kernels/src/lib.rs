@@ -10,6 +10,7 @@
 //! winograd   3x3 with stride 1: F(4x4, 3x3)
 //! direct     every other dense convolution
 //! depthwise  every channel by itself
+//! combine    sums of tensors, and gradients on their own
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
@@ -17,6 +18,7 @@
 //! length and checks each access in builds with debug assertions, which is how the
 //! tests run. What the crate exports is safe: it checks lengths before it starts.
 
+mod combine;
 mod depthwise;
 mod direct;
 #[cfg(test)]

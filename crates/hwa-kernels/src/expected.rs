@@ -5,6 +5,13 @@ use crate::read::{Activation, Source};
 use crate::reference::{error, images, per_channel, to_f64};
 use crate::shape::Shape;
 
+/// Numbers rounded to sixteenths. Their products and the sums of a few are exact, so that
+/// values which happen to cancel leave no large relative error.
+pub(crate) fn coarse(mut numbers: Vec<f32>) -> Vec<f32> {
+    numbers.iter_mut().for_each(|x| *x = (*x * 16.0).round() / 16.0);
+    numbers
+}
+
 /// Tensors to make every kind of source from.
 #[derive(Debug)]
 pub(crate) struct Sources {
@@ -18,9 +25,9 @@ impl Sources {
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         Self {
             shape,
-            x: images(shape, seed),
-            gradient: images(shape, seed + 100),
-            coefficients: per_channel(shape.channels, 3, seed + 200),
+            x: coarse(images(shape, seed)),
+            gradient: coarse(images(shape, seed + 100)),
+            coefficients: coarse(per_channel(shape.channels, 3, seed + 200)),
         }
     }
 

@@ -10,6 +10,7 @@
 //! winograd   3x3 with stride 1: F(4x4, 3x3)
 //! direct     every other dense convolution
 //! depthwise  every channel by itself
+//! pool       the largest or the mean of a window, or the mean of an image
 //! combine    sums of tensors, and gradients on their own
 //! ```
 //!
@@ -27,6 +28,8 @@ mod finish;
 mod images;
 mod memory;
 mod parallel;
+mod pixels;
+mod pool;
 mod product;
 mod read;
 #[cfg(test)]

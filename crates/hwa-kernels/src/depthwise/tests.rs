@@ -1,5 +1,5 @@
 use super::*;
-use crate::expected::{Sources, assert_finishes, assert_threads_change_nothing};
+use crate::expected::{Sources, assert_finishes, assert_threads_change_nothing, coarse};
 use crate::reference::{Reference, error, images, noise, to_f64};
 use crate::weights::Dense;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ proptest! {
         let (input, output) = (conv.input, reference.output());
         prop_assert_eq!(conv.output(), output);
         let (x, g) = (Sources::new(input, 1), Sources::new(output, 2));
-        let w = noise(reference.form.len(), 3);
+        let w = coarse(noise(reference.form.len(), 3));
         let (x64, g64, w64) = (x.values(kinds[0]), g.values(kinds[1]), to_f64(&w));
         for level in Level::available() {
             let conv = Depthwise { level, ..conv };

@@ -11,6 +11,7 @@
 //! direct     every other dense convolution
 //! depthwise  every channel by itself
 //! pool       the largest or the mean of a window, or the mean of an image
+//! rearrange  some pixels or some channels, or channels in another order
 //! combine    sums of tensors, and gradients on their own
 //! ```
 //!
@@ -32,6 +33,7 @@ mod pixels;
 mod pool;
 mod product;
 mod read;
+mod rearrange;
 #[cfg(test)]
 mod reference;
 mod shape;

@@ -13,6 +13,7 @@
 //! pool       the largest or the mean of a window, or the mean of an image
 //! rearrange  some pixels or some channels, or channels in another order
 //! combine    sums of tensors, and gradients on their own
+//! sgd        the step of the weights
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
@@ -36,6 +37,7 @@ mod read;
 mod rearrange;
 #[cfg(test)]
 mod reference;
+mod sgd;
 mod shape;
 pub mod simd;
 mod span;

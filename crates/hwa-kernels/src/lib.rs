@@ -13,6 +13,7 @@
 //! pool       the largest or the mean of a window, or the mean of an image
 //! rearrange  some pixels or some channels, or channels in another order
 //! combine    sums of tensors, and gradients on their own
+//! loss       softmax and cross entropy
 //! sgd        the step of the weights
 //! ```
 //!
@@ -28,6 +29,7 @@ mod direct;
 mod expected;
 mod finish;
 mod images;
+mod loss;
 mod memory;
 mod parallel;
 mod pixels;

@@ -1,5 +1,6 @@
 //! Convolution: which way is taken, and the checks that make it safe to call.
 
+use crate::depthwise::Depthwise;
 use crate::direct::Direct;
 use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::read::Source;
@@ -80,6 +81,9 @@ pub struct Convolution {
 enum Way {
     Winograd(Winograd),
     Direct(Direct),
+    Depthwise(Depthwise),
+    /// Groups as one dense convolution, with zeros between them: right, but not fast.
+    Grouped(Box<Convolution>),
 }
 
 /// How the images that come in are stored.
@@ -101,25 +105,24 @@ impl Convolution {
     ) -> Result<Self, ConvError> {
         form.check(input)?;
         let Form { outputs, kernel, stride, padding, groups } = form;
-        let dense = Dense { outputs, inputs: input.channels / groups, kernel };
-        let input_stride = match layout {
-            Layout::Padded => input.stride(),
-            Layout::Dense => input.channels,
+        let (input_len, input_stride) = match layout {
+            Layout::Padded => (input.len(), input.stride()),
+            Layout::Dense => (input.pixels() * input.channels + GROUP, input.channels),
         };
+        let dense = Dense { outputs, inputs: input.channels, kernel };
         let direct = Direct { level, form: dense, stride, padding, input, input_stride };
         let output = direct.output();
-        let winograd = precision == Precision::Fast
-            && (kernel, stride, layout) == ([3, 3], 1, Layout::Padded)
-            && padding <= 2
-            && tiles_pay(input, output);
-        let way = if winograd {
+        let each = (input.channels, outputs) == (groups, groups) && groups > 1;
+        let tiles = (kernel, stride, layout) == ([3, 3], 1, Layout::Padded) && padding <= 2;
+        let way = if each && layout == Layout::Padded {
+            Way::Depthwise(Depthwise { level, kernel, stride, padding, input })
+        } else if groups > 1 {
+            let form = Form { groups: 1, ..form };
+            Way::Grouped(Box::new(Self::new(level, form, (input, layout), precision)?))
+        } else if precision == Precision::Fast && tiles && tiles_pay(input, output) {
             Way::Winograd(Winograd { level, form: dense, padding, input })
         } else {
             Way::Direct(direct)
-        };
-        let input_len = match layout {
-            Layout::Padded => input.len(),
-            Layout::Dense => input.pixels() * input.channels + GROUP,
         };
         Ok(Self { form, input, input_len, output, way })
     }
@@ -160,6 +163,8 @@ impl Convolution {
         match &self.way {
             Way::Winograd(way) => way.forward(source, weights, output, finish),
             Way::Direct(way) => way.forward(source, weights, output, finish),
+            Way::Depthwise(way) => way.forward(source, weights, output, finish),
+            Way::Grouped(way) => way.forward(source, &self.spread(weights), output, finish),
         }
     }
 
@@ -181,16 +186,57 @@ impl Convolution {
         let (weights, weight_gradient) = weights;
         let lens = (weights.len(), weight_gradient.len());
         assert_eq!(lens, (self.weights_len(), self.weights_len()));
-        match &self.way {
-            Way::Winograd(way) => way.weight_gradient(source, gradient, weight_gradient),
-            Way::Direct(way) => way.weight_gradient(source, gradient, weight_gradient),
+        if let Some((input, finish)) = &input {
+            finish.check(self.input);
+            assert_eq!((input.len(), self.input_len), (self.input.len(), self.input.len()));
         }
-        let Some((input, finish)) = input else { return Vec::new() };
-        finish.check(self.input);
-        assert_eq!((input.len(), self.input_len), (self.input.len(), self.input.len()));
         match &self.way {
-            Way::Winograd(way) => way.input_gradient(gradient, weights, input, finish),
-            Way::Direct(way) => way.input_gradient(gradient, weights, input, finish),
+            Way::Winograd(way) => {
+                way.weight_gradient(source, gradient, weight_gradient);
+                input.map_or_else(Vec::new, |(input, finish)| {
+                    way.input_gradient(gradient, weights, input, finish)
+                })
+            }
+            Way::Direct(way) => {
+                way.weight_gradient(source, gradient, weight_gradient);
+                input.map_or_else(Vec::new, |(input, finish)| {
+                    way.input_gradient(gradient, weights, input, finish)
+                })
+            }
+            Way::Depthwise(way) => way.backward(source, gradient, weights, input, weight_gradient),
+            Way::Grouped(way) => {
+                let mut spread = vec![0.0; way.weights_len()];
+                let weights = (&self.spread(weights)[..], &mut spread[..]);
+                let totals = way.backward(source, gradient, weights, input);
+                self.gather(&spread, weight_gradient);
+                totals
+            }
+        }
+    }
+
+    /// For each output channel: where its weights begin, and where in a dense convolution's.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+        let taps = self.form.kernel[0] * self.form.kernel[1];
+        let (inputs, groups) = (self.input.channels, self.form.groups);
+        let (own, each) = (inputs / groups * taps, self.form.outputs / groups);
+        (0..self.form.outputs).map(move |o| (o * own, o * inputs * taps + o / each * own))
+    }
+
+    /// The weights of groups among zeros.
+    fn spread(&self, weights: &[f32]) -> Vec<f32> {
+        let own = self.weights_len() / self.form.outputs;
+        let mut dense = vec![0.0; self.weights_len() * self.form.groups];
+        for (from, to) in self.places() {
+            dense[to..][..own].copy_from_slice(&weights[from..][..own]);
+        }
+        dense
+    }
+
+    /// The weights of groups from among the others.
+    fn gather(&self, dense: &[f32], weights: &mut [f32]) {
+        let own = self.weights_len() / self.form.outputs;
+        for (to, from) in self.places() {
+            weights[to..][..own].copy_from_slice(&dense[from..][..own]);
         }
     }
 }

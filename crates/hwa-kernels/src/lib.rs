@@ -8,7 +8,16 @@
 //! finish     what happens to results while they are still in the cache
 //! product    the one matrix product that all convolutions run on
 //! winograd   3x3 with stride 1: F(4x4, 3x3)
-//! direct     every other convolution
+//! direct     every other dense convolution
+//! depthwise  every channel by itself
+//! pool       the largest or the mean of a window, or the mean of an image
+//! rearrange  some pixels or some channels, or channels in another order
+//! combine    sums of tensors, and gradients on their own
+//! norm       batch norm as numbers per channel
+//! loss       softmax and cross entropy
+//! sgd        the step of the weights
+//! conv       which way a convolution takes
+//! graph      a whole network: planned, forward, backward
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
@@ -18,18 +27,25 @@
 
 mod combine;
 mod conv;
+mod depthwise;
 mod direct;
+#[cfg(test)]
+mod expected;
 mod finish;
 pub mod graph;
+mod images;
+mod loss;
 mod memory;
 mod norm;
 mod parallel;
+mod pixels;
 mod pool;
 mod product;
 mod read;
 mod rearrange;
 #[cfg(test)]
 mod reference;
+mod sgd;
 mod shape;
 pub mod simd;
 mod span;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::Parameter;
 use super::forward::Tape;
 use super::plan::{Action, Program, Slot, Step, View};
-use crate::combine::Combine;
+use crate::combine::{Combine, finish_only};
 use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::memory::Buffer;
-use crate::pool::GlobalAverage;
+use crate::pool::{AveragePool, GlobalAverage, MaxPool};
 use crate::read::{Activation, Source};
-use crate::rearrange::{Subsample, pad, unpad};
+use crate::rearrange::{Concat, Slice, Subsample, Target, Write, pad, unpad};
 
 /// What a run backward gives.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Program {
         };
         run.arrive(self.output, |whole, finish| {
             pad(gradient, shape.channels, whole);
-            Combine { level: self.level, shape }.finish(whole, finish)
+            finish_only(self.level, shape.channels, whole, finish)
         });
         for step in self.steps.iter().rev() {
             run.step(step);
@@ -74,6 +74,11 @@ impl Program {
         }
         Gradients { parameters: run.gradients, images: run.images }
     }
+}
+
+/// A gradient that is written where another tensor's was.
+fn replace<'a>(gradient: &'a mut [f32], finish: Finish<'a>) -> Target<'a> {
+    Target { gradient, write: Write::Replace, finish }
 }
 
 struct Run<'a> {
@@ -91,7 +96,7 @@ impl Run<'_> {
         let Some(whole) = self.arriving[slot.0].whole.take() else { return };
         let coefficients = self.arriving[slot.0].coefficients.take();
         let (level, shape) = (self.program.level, self.program.kept[slot.0].shape);
-        // What is done with the gradient outlives the tensor, which is in `tape`.
+        let copy = Combine { level, channels: shape.channels, activation: Activation::None };
         let own = self.tape.kept[slot.0].take().unwrap_or_default();
         let gradient = match &coefficients {
             Some(coefficients) => Source::Gradient { gradient: &whole, x: &own, coefficients },
@@ -118,12 +123,7 @@ impl Run<'_> {
                     Source::Stored(whole) => unpad(whole, shape.channels, &mut images),
                     source => {
                         let mut plain = self.tape.pool.take(shape.len());
-                        Combine { level, shape }.forward(
-                            source,
-                            None,
-                            Activation::None,
-                            &mut plain,
-                        );
+                        copy.forward(source, None, &mut plain);
                         unpad(&plain, shape.channels, &mut images);
                     }
                 }
@@ -136,9 +136,9 @@ impl Run<'_> {
                     // Seen through a norm or an activation of its own: what is handed on is
                     // another tensor.
                     let mut plain = self.tape.pool.take(shape.len());
-                    Combine { level, shape }.forward(gradient, None, Activation::None, &mut plain);
+                    copy.forward(gradient, None, &mut plain);
                     let finish = self.sum_finish(&own, *activation, (*a, *b));
-                    let totals = Combine { level, shape }.finish(&mut plain, finish);
+                    let totals = finish_only(level, shape.channels, &mut plain, finish);
                     self.pass_totals((*a, *b), &mut plain, totals);
                     Arc::new(plain)
                 };
@@ -149,11 +149,38 @@ impl Run<'_> {
             Action::Subsample { x, stride } => {
                 let input = self.program.shape(*x);
                 let form = Subsample { level, input, stride: *stride, channels: shape.channels };
+                self.arrive(*x, |input, finish| form.backward(gradient, replace(input, finish)));
+            }
+            Action::Slice { x, channels } => {
+                let (input, channels) = (self.program.shape(*x), channels.clone());
+                let form = Slice { level, input, channels };
+                self.arrive(*x, |input, finish| form.backward(gradient, replace(input, finish)));
+            }
+            Action::Concat { a, b, groups } => {
+                let (input, others) = (self.program.shape(*a), self.program.shape(*b).channels);
+                let form = Concat { level, input, others, groups: *groups };
+                for (side, view) in [*a, *b].into_iter().enumerate() {
+                    self.arrive(view, |input, finish| {
+                        form.backward(side, gradient, replace(input, finish))
+                    });
+                }
+            }
+            Action::MaxPool { x, windows } => {
+                let places = self.tape.places.remove(&slot).unwrap_or_default();
+                let form = MaxPool { level, windows: *windows };
+                self.arrive(*x, |input, finish| form.backward(gradient, &places, input, finish));
+            }
+            Action::AveragePool { x, windows } => {
+                let form = AveragePool { level, windows: *windows };
                 self.arrive(*x, |input, finish| form.backward(gradient, input, finish));
             }
             Action::GlobalAverage { x } => {
+                let mut plain = self.tape.pool.take(shape.len());
+                copy.forward(gradient, None, &mut plain);
+                let mut rows = vec![0.0; shape.images * shape.channels];
+                unpad(&plain, shape.channels, &mut rows);
                 let form = GlobalAverage { level, input: self.program.shape(*x) };
-                self.arrive(*x, |input, finish| form.backward(gradient, input, finish));
+                self.arrive(*x, |input, finish| form.backward(&rows, input, finish));
             }
         }
     }
@@ -203,7 +230,7 @@ impl Run<'_> {
         let (level, shape) = (self.program.level, self.program.kept[slot.0].shape);
         self.arrive(view, |numbers, finish| {
             numbers.copy_from_slice(&shared);
-            Combine { level, shape }.finish(numbers, finish)
+            finish_only(level, shape.channels, numbers, finish)
         });
     }
 
@@ -310,7 +337,7 @@ impl Run<'_> {
                 Some(totals) => totals,
                 None => {
                     let finish = Finish { sums: self.sums_of(view), ..Finish::NOTHING };
-                    Combine { level, shape }.finish(numbers, finish)
+                    finish_only(level, shape.channels, numbers, finish)
                 }
             };
             self.arriving[view.slot.0].totals = own;

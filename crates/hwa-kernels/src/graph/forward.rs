@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::Parameter;
 use super::plan::{Action, Norm, Program, Slot, View};
-use crate::combine::Combine;
+use crate::combine::{Combine, finish_only};
 use crate::finish::{Finish, Totals};
 use crate::memory::{Buffer, Pool};
 use crate::norm::{Affine, Moments, Normaliser};
-use crate::pool::GlobalAverage;
+use crate::pool::{AveragePool, GlobalAverage, MaxPool};
 use crate::read::{Activation, Source};
-use crate::rearrange::{Subsample, pad, unpad};
+use crate::rearrange::{Concat, Slice, Subsample, pad, unpad};
 use crate::simd::{GROUP, padded};
 
 /// By which statistics batch norms normalise.
@@ -42,6 +42,8 @@ pub struct Tape {
     pub(super) norms: Vec<Option<Normaliser>>,
     /// Scale one and a shift, for tensors that are seen with a bias or an activation alone.
     pub(super) shifts: HashMap<Slot, Vec<f32>>,
+    /// Where max pooling found the largest of each window.
+    pub(super) places: HashMap<Slot, Vec<u8>>,
     /// Whether the statistics were given.
     pub(super) given: bool,
 }
@@ -53,6 +55,7 @@ impl Tape {
             kept: program.kept.iter().map(|_| None).collect(),
             norms: program.norms.iter().map(|_| None).collect(),
             shifts: HashMap::new(),
+            places: HashMap::new(),
             given,
         }
     }
@@ -136,7 +139,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Makes the tensor of a slot; gives its moments if a batch norm needs them.
-    fn act(&self, slot: Slot, action: &Action, result: &mut [f32]) -> Vec<Totals> {
+    fn act(&mut self, slot: Slot, action: &Action, result: &mut [f32]) -> Vec<Totals> {
         let level = self.program.level;
         let shape = self.program.kept[slot.0].shape;
         let wanted = !self.tape.given && self.program.kept[slot.0].view.norm.is_some();
@@ -151,7 +154,29 @@ impl Run<'_> {
             }
             Action::Combine { a, b, activation } => {
                 let (a, b) = (self.tape.source(*a), b.map(|b| self.tape.source(b)));
-                Combine { level, shape }.forward(a, b, *activation, result);
+                let (channels, activation) = (shape.channels, *activation);
+                Combine { level, channels, activation }.forward(a, b, result);
+            }
+            Action::MaxPool { x, windows } => {
+                let mut places = vec![0; result.len()];
+                let pool = MaxPool { level, windows: *windows };
+                pool.forward(self.tape.source(*x), result, &mut places);
+                self.tape.places.insert(slot, places);
+            }
+            Action::AveragePool { x, windows } => {
+                AveragePool { level, windows: *windows }.forward(self.tape.source(*x), result);
+            }
+            Action::Slice { x, channels } => {
+                let (input, channels) = (self.program.shape(*x), channels.clone());
+                Slice { level, input, channels }.forward(self.tape.source(*x), result);
+            }
+            Action::Concat { a, b, groups } => {
+                let (input, others) = (self.program.shape(*a), self.program.shape(*b).channels);
+                Concat { level, input, others, groups: *groups }.forward(
+                    self.tape.source(*a),
+                    self.tape.source(*b),
+                    result,
+                );
             }
             Action::Subsample { x, stride } => {
                 let input = self.program.shape(*x);
@@ -160,10 +185,12 @@ impl Run<'_> {
             }
             Action::GlobalAverage { x } => {
                 let input = self.program.shape(*x);
-                GlobalAverage { level, input }.forward(self.tape.source(*x), result);
+                let mut means = vec![0.0; shape.images * shape.channels];
+                GlobalAverage { level, input }.forward(self.tape.source(*x), &mut means);
+                pad(&means, shape.channels, result);
             }
         }
-        Combine { level, shape }.finish(result, finish)
+        finish_only(level, shape.channels, result, finish)
     }
 
     /// Keeps a tensor, and prepares how it is seen.
@@ -234,7 +261,8 @@ impl Run<'_> {
             Source::Stored(x) => unpad(x, shape.channels, &mut output),
             source => {
                 let mut whole = self.tape.pool.take(shape.len());
-                Combine { level, shape }.forward(source, None, Activation::None, &mut whole);
+                let (channels, activation) = (shape.channels, Activation::None);
+                Combine { level, channels, activation }.forward(source, None, &mut whole);
                 unpad(&whole, shape.channels, &mut output);
             }
         }

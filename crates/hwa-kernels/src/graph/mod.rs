@@ -34,6 +34,17 @@ pub struct Node(pub(crate) usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parameter(pub usize);
 
+/// Windows that move over an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Windows {
+    /// Rows and columns of a window.
+    pub kernel: usize,
+    /// Pixels from one window to the next.
+    pub stride: usize,
+    /// Pixels on each side that are not there.
+    pub padding: usize,
+}
+
 /// What a node computes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
@@ -84,6 +95,39 @@ pub enum Operation {
         /// The channels that result.
         channels: usize,
     },
+    /// The largest of each window; padding is smaller than everything.
+    MaxPool {
+        /// Of what.
+        x: Node,
+        /// The windows.
+        windows: Windows,
+    },
+    /// The mean of each window; padding counts, as zeros.
+    AveragePool {
+        /// Of what.
+        x: Node,
+        /// The windows.
+        windows: Windows,
+    },
+    /// Some of the channels.
+    Slice {
+        /// Of what.
+        x: Node,
+        /// The first.
+        start: usize,
+        /// The one after the last.
+        end: usize,
+    },
+    /// The channels of two tensors one after the other, then those of `groups` equal groups
+    /// dealt in turn.
+    Concat {
+        /// The first.
+        a: Node,
+        /// The second.
+        b: Node,
+        /// One leaves the channels as they are.
+        groups: usize,
+    },
     /// The mean over each image.
     GlobalAverage {
         /// Of what.
@@ -96,11 +140,14 @@ impl Operation {
     pub(crate) fn inputs(&self) -> Vec<Node> {
         match *self {
             Self::Input => vec![],
-            Self::Add { a, b } => vec![a, b],
+            Self::Add { a, b } | Self::Concat { a, b, .. } => vec![a, b],
             Self::Convolution { x, .. }
             | Self::Norm { x, .. }
             | Self::Activation { x, .. }
             | Self::Subsample { x, .. }
+            | Self::MaxPool { x, .. }
+            | Self::AveragePool { x, .. }
+            | Self::Slice { x, .. }
             | Self::GlobalAverage { x } => vec![x],
         }
     }

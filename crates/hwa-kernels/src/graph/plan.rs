@@ -1,7 +1,10 @@
 //! The steps in which a graph is run.
 
-use super::{Graph, Node, Operation, Parameter};
+use std::ops::Range;
+
+use super::{Graph, Node, Operation, Parameter, Windows};
 use crate::conv::{ConvError, Convolution, Layout, Precision};
+use crate::pool;
 use crate::read::Activation;
 use crate::shape::Shape;
 use crate::simd::Level;
@@ -57,6 +60,23 @@ pub(super) enum Action {
         x: View,
         stride: usize,
     },
+    MaxPool {
+        x: View,
+        windows: pool::Windows,
+    },
+    AveragePool {
+        x: View,
+        windows: pool::Windows,
+    },
+    Slice {
+        x: View,
+        channels: Range<usize>,
+    },
+    Concat {
+        a: View,
+        b: View,
+        groups: usize,
+    },
     GlobalAverage {
         x: View,
     },
@@ -67,9 +87,13 @@ impl Action {
     pub(super) fn views(&self) -> Vec<View> {
         match *self {
             Self::Combine { a, b, .. } => [Some(a), b].into_iter().flatten().collect(),
-            Self::Convolution { x, .. } | Self::Subsample { x, .. } | Self::GlobalAverage { x } => {
-                vec![x]
-            }
+            Self::Concat { a, b, .. } => vec![a, b],
+            Self::Convolution { x, .. }
+            | Self::Subsample { x, .. }
+            | Self::MaxPool { x, .. }
+            | Self::AveragePool { x, .. }
+            | Self::Slice { x, .. }
+            | Self::GlobalAverage { x } => vec![x],
         }
     }
 }
@@ -117,6 +141,34 @@ pub enum ProgramError {
         a: Shape,
         /// The other.
         b: Shape,
+    },
+    /// Two tensors that are put together differ in more than their channels.
+    #[error("tensors of shapes {a:?} and {b:?} cannot be put together")]
+    Concat {
+        /// One.
+        a: Shape,
+        /// The other.
+        b: Shape,
+    },
+    /// Channels that are not there.
+    #[error("channels {start}..{end} of {channels} cannot be taken")]
+    Slice {
+        /// The first.
+        start: usize,
+        /// The one after the last.
+        end: usize,
+        /// How many there are.
+        channels: usize,
+    },
+    /// Windows that max pooling does not have.
+    #[error(
+        "max pooling with a window of {kernel} and padding {padding}: expected a window of at most 15 and padding of at most half of it"
+    )]
+    MaxPool {
+        /// Rows and columns of a window.
+        kernel: usize,
+        /// Pixels on each side.
+        padding: usize,
     },
     /// A node that is not in the graph, or comes later.
     #[error("operation {operation} reads operation {found}, expected an earlier one")]
@@ -263,6 +315,39 @@ impl<'a> Planner<'a> {
                 };
                 self.step(shape, Action::Subsample { x, stride })
             }
+            Operation::MaxPool { x, windows } => {
+                let (x, windows) = self.windows(x, windows)?;
+                if 2 * windows.padding > windows.kernel[0] || windows.kernel[0] > 15 {
+                    let (kernel, padding) = (windows.kernel[0], windows.padding);
+                    return Err(ProgramError::MaxPool { kernel, padding });
+                }
+                self.step(windows.output(), Action::MaxPool { x, windows })
+            }
+            Operation::AveragePool { x, windows } => {
+                let (x, windows) = self.windows(x, windows)?;
+                self.step(windows.output(), Action::AveragePool { x, windows })
+            }
+            Operation::Slice { x, start, end } => {
+                let x = self.padded(self.views[x.0]);
+                let from = self.program.shape(x);
+                if start >= end || end > from.channels {
+                    return Err(ProgramError::Slice { start, end, channels: from.channels });
+                }
+                let shape = Shape { channels: end - start, ..from };
+                self.step(shape, Action::Slice { x, channels: start..end })
+            }
+            Operation::Concat { a, b, groups } => {
+                let (a, b) = (self.padded(self.views[a.0]), self.padded(self.views[b.0]));
+                let (first, second) = (self.program.shape(a), self.program.shape(b));
+                let channels = first.channels + second.channels;
+                if (Shape { channels: 0, ..first }) != (Shape { channels: 0, ..second }) {
+                    return Err(ProgramError::Concat { a: first, b: second });
+                }
+                if groups == 0 || channels % groups != 0 {
+                    return Err(ConvError::Groups { what: "shuffled", channels, groups }.into());
+                }
+                self.step(Shape { channels, ..first }, Action::Concat { a, b, groups })
+            }
             Operation::GlobalAverage { x } => {
                 let x = self.padded(self.views[x.0]);
                 let shape = Shape { height: 1, width: 1, ..self.program.shape(x) };
@@ -270,6 +355,26 @@ impl<'a> Planner<'a> {
             }
         })
         .inspect(|_| debug_assert!(node.0 == self.views.len()))
+    }
+
+    fn windows(
+        &mut self,
+        x: Node,
+        Windows { kernel, stride, padding }: Windows,
+    ) -> Result<(View, pool::Windows), ProgramError> {
+        let x = self.padded(self.views[x.0]);
+        let input = self.program.shape(x);
+        for (what, number) in [("window", kernel), ("stride of a window", stride)] {
+            if number == 0 {
+                return Err(ConvError::Zero { what }.into());
+            }
+        }
+        let kernel = [kernel, kernel];
+        if input.height.min(input.width) + 2 * padding < kernel[0] {
+            let image = [input.height, input.width];
+            return Err(ConvError::Size { kernel, image, padding }.into());
+        }
+        Ok((x, pool::Windows { kernel, stride, padding, input }))
     }
 
     fn parameter(&mut self, Parameter(number): Parameter) {

@@ -43,10 +43,23 @@ impl Builder {
     fn conv(&mut self, x: Node, outputs: usize, (k, stride): (usize, usize), bias: bool) -> Node {
         let from = self.shapes[x.0];
         let inputs = from.channels;
+        self.grouped(x, outputs, (k, stride, 1), bias, inputs)
+    }
+
+    fn grouped(
+        &mut self,
+        x: Node,
+        outputs: usize,
+        (k, stride, groups): (usize, usize, usize),
+        bias: bool,
+        inputs: usize,
+    ) -> Node {
+        let from = self.shapes[x.0];
+        let inputs = inputs / groups;
         let scale = (3.0 / (inputs * k * k) as f32).sqrt();
         let weight = self.parameter(outputs * inputs * k * k, scale, 0.0);
         let bias = bias.then(|| self.parameter(outputs, 0.5, 0.0));
-        let form = Form { outputs, kernel: [k, k], stride, padding: k / 2, groups: 1 };
+        let form = Form { outputs, kernel: [k, k], stride, padding: k / 2, groups };
         let shape = reference(form, from).output();
         self.node(Operation::Convolution { x, weight, bias, form }, shape)
     }
@@ -71,6 +84,28 @@ impl Builder {
         let (height, width) = (from.height.div_ceil(2), from.width.div_ceil(2));
         let shape = Shape { height, width, channels, ..from };
         self.node(Operation::Subsample { x, stride: 2, channels }, shape)
+    }
+
+    fn pool(&mut self, x: Node, windows: Windows, largest: bool) -> Node {
+        let input = self.shapes[x.0];
+        let Windows { kernel, stride, padding } = windows;
+        let shape = crate::pool::Windows { kernel: [kernel; 2], stride, padding, input }.output();
+        let operation = match largest {
+            true => Operation::MaxPool { x, windows },
+            false => Operation::AveragePool { x, windows },
+        };
+        self.node(operation, shape)
+    }
+
+    fn slice(&mut self, x: Node, start: usize, end: usize) -> Node {
+        let shape = Shape { channels: end - start, ..self.shapes[x.0] };
+        self.node(Operation::Slice { x, start, end }, shape)
+    }
+
+    fn concat(&mut self, a: Node, b: Node, groups: usize) -> Node {
+        let channels = self.shapes[a.0].channels + self.shapes[b.0].channels;
+        let shape = Shape { channels, ..self.shapes[a.0] };
+        self.node(Operation::Concat { a, b, groups }, shape)
     }
 
     fn average(&mut self, x: Node) -> Node {
@@ -119,6 +154,27 @@ impl Exact<'_> {
         Moments { mean, variance }
     }
 
+    /// Of a slice or concatenation: a node, a number in it, and the number it becomes.
+    fn moved(&self, i: usize) -> Vec<(Node, usize, usize)> {
+        let to = self.shapes[i];
+        let mut moves = Vec::new();
+        for (pixel, c) in (0..to.pixels() * to.channels).map(|j| (j / to.channels, j % to.channels))
+        {
+            let (x, channel) = match self.case.graph.operations[i] {
+                Operation::Slice { x, start, .. } => (x, start + c),
+                Operation::Concat { a, b, groups } => {
+                    let origin = c % groups * (to.channels / groups) + c / groups;
+                    let first = self.shapes[a.0].channels;
+                    if origin < first { (a, origin) } else { (b, origin - first) }
+                }
+                _ => continue,
+            };
+            let from = pixel * self.shapes[x.0].stride() + channel;
+            moves.push((x, from, pixel * to.stride() + c));
+        }
+        moves
+    }
+
     fn run(&self, images: &[f32], gradient: &[f32]) -> (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) {
         let parameters: Vec<Vec<f64>> = self.case.parameters.iter().map(|p| to_f64(p)).collect();
         let mut values: Vec<Vec<f64>> = Vec::new();
@@ -162,6 +218,28 @@ impl Exact<'_> {
                 Operation::Subsample { x, stride: step, channels } => {
                     let mut y = vec![0.0; shape.len()];
                     for (from, to) in sampled(self.shapes[x.0], shape, step, channels) {
+                        y[to] = values[x.0][from];
+                    }
+                    y
+                }
+                Operation::MaxPool { x, windows } => {
+                    let mut y = vec![0.0; shape.len()];
+                    for (o, window) in windowed(self.shapes[x.0], shape, windows) {
+                        y[o] = window.iter().map(|&i| values[x.0][i]).fold(f64::MIN, f64::max);
+                    }
+                    y
+                }
+                Operation::AveragePool { x, windows } => {
+                    let mut y = vec![0.0; shape.len()];
+                    for (o, window) in windowed(self.shapes[x.0], shape, windows) {
+                        let sum: f64 = window.iter().map(|&i| values[x.0][i]).sum();
+                        y[o] = sum / windows.kernel.pow(2) as f64;
+                    }
+                    y
+                }
+                Operation::Slice { .. } | Operation::Concat { .. } => {
+                    let mut y = vec![0.0; shape.len()];
+                    for (x, from, to) in self.moved(i) {
                         y[to] = values[x.0][from];
                     }
                     y
@@ -251,6 +329,24 @@ impl Exact<'_> {
                         grads[x.0][from] += g[to];
                     }
                 }
+                Operation::MaxPool { x, windows } => {
+                    for (o, window) in windowed(self.shapes[x.0], shape, windows) {
+                        let largest =
+                            window.iter().copied().find(|&j| values[x.0][j] == values[i][o]);
+                        grads[x.0][largest.unwrap()] += g[o];
+                    }
+                }
+                Operation::AveragePool { x, windows } => {
+                    for (o, window) in windowed(self.shapes[x.0], shape, windows) {
+                        let share = g[o] / windows.kernel.pow(2) as f64;
+                        window.into_iter().for_each(|j| grads[x.0][j] += share);
+                    }
+                }
+                Operation::Slice { .. } | Operation::Concat { .. } => {
+                    for (x, from, to) in self.moved(i) {
+                        grads[x.0][from] += g[to];
+                    }
+                }
                 Operation::GlobalAverage { x } => {
                     let from = self.shapes[x.0];
                     let pixels = from.height * from.width;
@@ -280,6 +376,31 @@ fn sampled(from: Shape, to: Shape, step: usize, channels: usize) -> Vec<(usize, 
         }
     }
     pairs
+}
+
+/// Every number of the output, and those of the input in its window.
+fn windowed(from: Shape, to: Shape, windows: Windows) -> Vec<(usize, Vec<usize>)> {
+    let Windows { kernel, stride, padding } = windows;
+    let mut all = Vec::new();
+    for j in 0..to.pixels() * to.channels {
+        let (pixel, c) = (j / to.channels, j % to.channels);
+        let (row, x) = (pixel / to.width, pixel % to.width);
+        let (n, y) = (row / to.height, row % to.height);
+        let mut window = Vec::new();
+        for (ky, kx) in (0..kernel * kernel).map(|k| (k / kernel, k % kernel)) {
+            let (iy, ix) = (y * stride + ky, x * stride + kx);
+            if iy >= padding
+                && ix >= padding
+                && iy < from.height + padding
+                && ix < from.width + padding
+            {
+                let pixel = (n * from.height + iy - padding) * from.width + ix - padding;
+                window.push(pixel * from.stride() + c);
+            }
+        }
+        all.push((pixel * to.stride() + c, window));
+    }
+    all
 }
 
 fn check(builder: &Builder, name: &str) {
@@ -425,4 +546,45 @@ fn the_input_alone_is_a_network() {
     let x = b.norm(Graph::INPUT);
     b.average(x);
     check(&b, "input");
+}
+
+#[test]
+fn inverted_residuals_have_depthwise_convolutions_and_sums_without_activation() {
+    let mut b = Builder::new(IMAGES);
+    let x = b.conv(Graph::INPUT, 8, (3, 1), false);
+    let mut x = b.norm(x);
+    for stride in [1, 2, 1] {
+        let y = b.conv(x, 24, (1, 1), false);
+        let y = b.norm(y);
+        let y = b.act(y, Activation::Relu6);
+        let y = b.grouped(y, 24, (3, stride, 24), false, 24);
+        let y = b.norm(y);
+        let y = b.act(y, Activation::Relu6);
+        let y = b.conv(y, 8, (1, 1), false);
+        let y = b.norm(y);
+        x = if stride == 1 { b.plus(x, y) } else { y };
+    }
+    b.average(x);
+    check(&b, "inverted");
+}
+
+#[test]
+fn shuffled_branches_find_their_way_back() {
+    let mut b = Builder::new(IMAGES);
+    let x = b.conv(Graph::INPUT, 10, (3, 1), false);
+    let x = b.norm(x);
+    let x = b.act(x, Activation::Relu);
+    let windows = Windows { kernel: 3, stride: 2, padding: 1 };
+    let x = b.pool(x, windows, true);
+    let (left, right) = (b.slice(x, 0, 5), b.slice(x, 5, 10));
+    let y = b.conv(right, 5, (1, 1), false);
+    let y = b.norm(y);
+    let y = b.act(y, Activation::Relu);
+    let y = b.grouped(y, 5, (3, 1, 5), false, 5);
+    let y = b.norm(y);
+    let x = b.concat(left, y, 2);
+    let y = b.grouped(x, 6, (3, 1, 2), true, 10);
+    let y = b.pool(y, Windows { kernel: 2, stride: 1, padding: 0 }, false);
+    b.average(y);
+    check(&b, "shuffled");
 }

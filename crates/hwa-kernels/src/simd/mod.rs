@@ -66,6 +66,9 @@ pub(crate) unsafe trait Simd: Copy {
     /// `self`, but zero where `x >= high`. A NaN in `x` or `high` keeps `self`.
     fn unless_above(self, x: Self, high: Self) -> Self;
 
+    /// `self` where `x > than` or `x` is NaN, and `other` elsewhere.
+    fn if_larger(self, other: Self, x: Self, than: Self) -> Self;
+
     /// Asks for the cache line at `p`, which may be any address.
     fn prefetch(p: *const f32);
 

@@ -84,5 +84,12 @@ unsafe impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn if_larger(self, other: Self, x: Self, than: Self) -> Self {
+        let larger = |i: usize| x.0[i] > than.0[i] || x.0[i].is_nan();
+        let at = |i: usize| if larger(i) { self.0[i] } else { other.0[i] };
+        Self([at(0), at(1), at(2), at(3)])
+    }
+
+    #[inline(always)]
     fn prefetch(_: *const f32) {}
 }

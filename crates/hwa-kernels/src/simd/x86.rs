@@ -95,6 +95,16 @@ unsafe impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn if_larger(self, other: Self, x: Self, than: Self) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(x.0, than.0);
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x.0, x.0);
+            Self(_mm512_mask_blend_ps(larger | nan, other.0, self.0))
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: see above.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
@@ -174,6 +184,16 @@ unsafe impl Simd for Avx2 {
         unsafe {
             let keep = _mm256_cmp_ps::<_CMP_NGE_UQ>(x.0, high.0);
             Self(_mm256_and_ps(keep, self.0))
+        }
+    }
+
+    #[inline(always)]
+    fn if_larger(self, other: Self, x: Self, than: Self) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let larger = _mm256_cmp_ps::<_CMP_GT_OQ>(x.0, than.0);
+            let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x.0, x.0);
+            Self(_mm256_blendv_ps(other.0, self.0, _mm256_or_ps(larger, nan)))
         }
     }
 

@@ -83,35 +83,52 @@ impl Product<'_> {
             Right::Packed(numbers) => (numbers.from(column * self.depth), R * S::LANES),
             Right::Rows { numbers, row_step } => (numbers.from(column), row_step),
         };
+        let columns = Columns { column, b, b_step };
+        // The rows of `A` are found faster if the compiler knows how far they are apart.
+        // SAFETY: as for the caller.
+        unsafe {
+            match (self.a.row_step, self.a.depth_step) {
+                (1, _) => self.rows::<S, R, 1>(columns),
+                (16, 1) => self.rows::<S, R, 16>(columns),
+                (32, 1) => self.rows::<S, R, 32>(columns),
+                (64, 1) => self.rows::<S, R, 64>(columns),
+                _ => self.rows::<S, R, 0>(columns),
+            }
+        }
+    }
+
+    /// All rows; those of `A` are `STEP` apart, or as far as it says if that is zero.
+    #[inline(always)]
+    unsafe fn rows<S: Simd, const R: usize, const STEP: usize>(&self, columns: Columns<'_>) {
         let mut row = 0;
         // SAFETY: as for the caller.
         unsafe {
             // What the registers hold: 32 vectors, or 16.
             if S::LANES == 16 && R == 1 {
-                row = self.tiles::<S, 16, R>(row, column, b, b_step);
+                row = self.tiles::<S, 16, R, STEP>(row, columns);
             }
             if S::LANES == 16 {
-                row = self.tiles::<S, 8, R>(row, column, b, b_step);
+                row = self.tiles::<S, 8, R, STEP>(row, columns);
             } else {
-                row = self.tiles::<S, 6, R>(row, column, b, b_step);
+                row = self.tiles::<S, 6, R, STEP>(row, columns);
             }
-            row = self.tiles::<S, 4, R>(row, column, b, b_step);
-            self.tiles::<S, 1, R>(row, column, b, b_step);
+            row = self.tiles::<S, 4, R, STEP>(row, columns);
+            self.tiles::<S, 1, R, STEP>(row, columns);
         }
     }
 
     /// As many tiles of `P` rows as there are; the row after them.
     #[inline(always)]
-    unsafe fn tiles<S: Simd, const P: usize, const R: usize>(
+    unsafe fn tiles<S: Simd, const P: usize, const R: usize, const STEP: usize>(
         &self,
         mut row: usize,
-        column: usize,
-        b: Span<'_>,
-        b_step: usize,
+        Columns { column, b, b_step }: Columns<'_>,
     ) -> usize {
+        let a_step = if STEP > 0 { STEP } else { self.a.row_step };
+        let depth_step = if STEP > 1 { 1 } else { self.a.depth_step };
         while row + P <= self.rows {
             let c = self.c.numbers.from(row * self.c.row_step + column);
-            let a = self.a.numbers.from(row * self.a.row_step);
+            let a = self.a.numbers.from(row * a_step);
             let mut sums = [[S::zero(); R]; P];
             // SAFETY: as for the caller.
             unsafe {
@@ -128,8 +145,7 @@ impl Product<'_> {
                         *vector = b.vector(k * b_step + r * S::LANES);
                     }
                     for (p, sums) in sums.iter_mut().enumerate() {
-                        let number = a.number(p * self.a.row_step + k * self.a.depth_step);
-                        let number = S::splat(number);
+                        let number = S::splat(a.number(p * a_step + k * depth_step));
                         for (sum, vector) in sums.iter_mut().zip(vectors) {
                             *sum = number.mul_add(vector, *sum);
                         }
@@ -145,6 +161,14 @@ impl Product<'_> {
         }
         row
     }
+}
+
+/// Columns of `B` that are multiplied together.
+#[derive(Clone, Copy)]
+struct Columns<'a> {
+    column: usize,
+    b: Span<'a>,
+    b_step: usize,
 }
 
 /// `len` zeros, a multiple of a group: the product of nothing.

@@ -57,7 +57,7 @@ impl Sgd {
 
     fn share(&self, share: Share<'_>) {
         let len = share.weights.len();
-        if len % GROUP == 0 {
+        if len.is_multiple_of(GROUP) {
             return self.run(share);
         }
         // Less than a group: with zeros after it, it runs through the same instructions.

@@ -1,7 +1,7 @@
-//! The loops of a depthwise convolution, over one group of channels of one image.
+//! The loops of a depthwise convolution, over some groups of channels of one image.
 //!
-//! What is read is put into a block with the zeros around it that the kernel will see, so
-//! that the loops have no borders to look after.
+//! What is read is put into blocks, one for each group, with the zeros around it that the
+//! kernel will see, so that the loops have no borders to look after.
 
 use std::ops::Range;
 
@@ -43,7 +43,10 @@ impl Frame {
     }
 }
 
-/// Puts the pixels of an image into a block that is zero elsewhere.
+/// Puts the pixels of an image into blocks that are zero elsewhere.
+///
+/// Row by row through all groups, as convolving does: a row of the image is in the cache
+/// while its lines are used, however many channels it has.
 pub(super) struct Fill<'a, R> {
     pub reader: R,
     /// The number of the image's first pixel, and the numbers of a pixel.
@@ -51,10 +54,11 @@ pub(super) struct Fill<'a, R> {
     pub stride: usize,
     /// Rows and columns of the image.
     pub image: [usize; 2],
-    /// The first channel of the group.
-    pub channel: usize,
+    /// The channels, in whole groups.
+    pub channels: Range<usize>,
     pub frame: Frame,
-    pub block: SpanMut<'a>,
+    /// One after the other.
+    pub blocks: SpanMut<'a>,
 }
 
 impl<R: Reader> Kernel for Fill<'_, R> {
@@ -63,17 +67,19 @@ impl<R: Reader> Kernel for Fill<'_, R> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let columns = self.frame.inside(1, self.image[1]);
+        let Range { start, end } = self.channels;
         for y in self.frame.inside(0, self.image[0]) {
-            for lane in (0..GROUP).step_by(S::LANES) {
+            for c in (start..end).step_by(S::LANES) {
+                let (group, lane) = ((c - start) / GROUP, c % GROUP);
+                let block = self.blocks.from(group * self.frame.len() + lane);
                 // SAFETY: pixels and channels lie within the image, and those `inside` within
                 // the block.
                 unsafe {
-                    let channels = self.reader.channels::<S>(self.channel + lane);
+                    let channels = self.reader.channels::<S>(c);
                     for x in columns.clone() {
                         let pixel = self.first + y * self.image[1] + x;
-                        let i = pixel * self.stride + self.channel + lane;
-                        let vector: S = self.reader.vector(i, channels);
-                        self.block.put(self.frame.at(y, x) + lane, vector);
+                        let vector: S = self.reader.vector(pixel * self.stride + c, channels);
+                        block.put(self.frame.at(y, x), vector);
                     }
                 }
             }
@@ -81,19 +87,22 @@ impl<R: Reader> Kernel for Fill<'_, R> {
     }
 }
 
-/// Convolves a block. `K` is the size of a square kernel, or zero for any other.
+/// Convolves blocks. `K` is the size of a square kernel, or zero for any other.
 pub(super) struct Convolve<'a, const K: usize> {
-    pub block: Span<'a>,
-    /// The columns of the block.
-    pub columns: usize,
+    /// One for each group.
+    pub blocks: Span<'a>,
+    /// Rows and columns of a block.
+    pub block: [usize; 2],
     pub kernel: [usize; 2],
     /// From one result to the next in the block.
     pub step: usize,
-    /// `[tap][stride]`, from the first channel of the group on.
+    /// `[tap][stride]`, from the first channel on.
     pub weights: Span<'a>,
-    /// Results, `stride` numbers apart, from the first channel of the group on.
+    /// Results, `stride` numbers apart, from the first channel on.
     pub results: SpanMut<'a>,
     pub stride: usize,
+    /// How many channels, in whole groups.
+    pub channels: usize,
     /// Rows and columns of the results.
     pub size: [usize; 2],
 }
@@ -104,13 +113,13 @@ impl<const K: usize> Kernel for Convolve<'_, K> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         for y in 0..self.size[0] {
-            for lane in (0..GROUP).step_by(S::LANES) {
-                // SAFETY: the block has the pixels of `size` results, `step` apart, under the
+            for c in (0..self.channels).step_by(S::LANES) {
+                // SAFETY: the blocks have the pixels of `size` results, `step` apart, under the
                 // kernel; there is room for the results.
                 unsafe {
-                    let x = self.tiles::<S, 8>([y, 0], lane);
-                    let x = self.tiles::<S, 4>([y, x], lane);
-                    self.tiles::<S, 1>([y, x], lane);
+                    let x = self.tiles::<S, 8>([y, 0], c);
+                    let x = self.tiles::<S, 4>([y, x], c);
+                    self.tiles::<S, 1>([y, x], c);
                 }
             }
         }
@@ -120,29 +129,29 @@ impl<const K: usize> Kernel for Convolve<'_, K> {
 impl<const K: usize> Convolve<'_, K> {
     /// As many tiles of `T` results along a row as there are; the column after them.
     #[inline(always)]
-    unsafe fn tiles<S: Simd, const T: usize>(&self, [y, mut x]: [usize; 2], lane: usize) -> usize {
+    unsafe fn tiles<S: Simd, const T: usize>(&self, [y, mut x]: [usize; 2], c: usize) -> usize {
         let [rows, columns] = if K > 0 { [K, K] } else { self.kernel };
+        let [height, width] = self.block;
+        let block = self.blocks.from(c / GROUP * height * width * GROUP + c % GROUP);
         while x + T <= self.size[1] {
             let mut sums = [S::zero(); T];
-            let corner = (y * self.columns + x) * self.step * GROUP + lane;
-            for ky in 0..rows {
-                for kx in 0..columns {
-                    let from = self.block.from(corner + (ky * self.columns + kx) * GROUP);
-                    // SAFETY: as for the caller.
-                    unsafe {
-                        let weight =
-                            self.weights.vector::<S>((ky * columns + kx) * self.stride + lane);
+            let corner = (y * width + x) * self.step * GROUP;
+            // SAFETY: as for the caller.
+            unsafe {
+                for ky in 0..rows {
+                    for kx in 0..columns {
+                        let from = block.from(corner + (ky * width + kx) * GROUP);
+                        let weight: S = self.weights.vector((ky * columns + kx) * self.stride + c);
                         for (t, sum) in sums.iter_mut().enumerate() {
                             let pixel: S = from.vector(t * self.step * GROUP);
                             *sum = pixel.mul_add(weight, *sum);
                         }
                     }
                 }
-            }
-            for (t, sum) in sums.into_iter().enumerate() {
-                let pixel = y * self.size[1] + x + t;
-                // SAFETY: as for the caller.
-                unsafe { self.results.put(pixel * self.stride + lane, sum) }
+                for (t, sum) in sums.into_iter().enumerate() {
+                    let pixel = y * self.size[1] + x + t;
+                    self.results.put(pixel * self.stride + c, sum);
+                }
             }
             x += T;
         }
@@ -150,7 +159,7 @@ impl<const K: usize> Convolve<'_, K> {
     }
 }
 
-/// Adds an image's share to the gradient of the weights. `K` as in [`Convolve`].
+/// Adds the share of a group of an image to the gradient of the weights. `K` as in [`Convolve`].
 pub(super) struct Correlate<'a, const K: usize> {
     pub pixels: Span<'a>,
     /// The columns of the block of pixels.
@@ -232,10 +241,11 @@ impl<const K: usize> Correlate<'_, K> {
             if x < end {
                 one(x, 0);
             }
-            for t in 0..T {
+            let [even, odd] = sums;
+            for (t, (even, odd)) in even.into_iter().zip(odd).enumerate() {
                 let i = (ky * taps + kx + t) * GROUP + lane;
-                let sum = self.image.read().vector::<S>(i).add(sums[0][t].add(sums[1][t]));
-                self.image.put(i, sum);
+                let sum: S = self.image.read().vector(i);
+                self.image.put(i, sum.add(even.add(odd)));
             }
         }
     }

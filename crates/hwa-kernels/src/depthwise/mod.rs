@@ -1,7 +1,7 @@
 //! Depthwise convolution: every channel by itself, with any kernel, stride and padding.
 //!
 //! A few operations per number leave the memory as the limit, so an image passes through
-//! the cache once: for each group of channels it is read into a block with zeros
+//! the cache once: a few groups of channels at a time, it is read into blocks with zeros
 //! around (see [`block`]), and all that is wanted is computed from there. Backward that
 //! is both gradients. The gradient of the input is a convolution with the
 //! kernel turned around, of a block in which strides have left zeros between the gradients.
@@ -20,6 +20,10 @@ use crate::simd::{GROUP, Level};
 use crate::span::{Span, SpanMut};
 use crate::weights::Direction;
 use block::{Convolve, Correlate, Fill, Frame};
+
+/// The numbers of the blocks that are worked on at a time, if one has no more. Measured: with
+/// fewer, small images cost calls and lines far apart; with more, the cache.
+const BLOCKS: usize = 24 * 1024;
 
 /// A depthwise convolution, with weights in PyTorch's order, `[channels, 1, height, width]`.
 #[derive(Debug, Clone, Copy)]
@@ -83,12 +87,14 @@ impl Depthwise {
             self.pack(weights, Direction::Forward, packed);
             let packed = &*packed;
             images::compute((self.level, finish), to, output, |images, results| {
-                with_scratch([frame.len()], |[block]| {
-                    block.fill(0.0);
+                let groups = self.groups(frame.len());
+                with_scratch([groups * frame.len()], |[blocks]| {
+                    blocks.fill(0.0);
                     for (image, result) in images.zip(results.chunks_mut(to.image().max(1))) {
-                        for c in (0..to.stride()).step_by(GROUP) {
-                            self.fill(source, self.input, (image, c), frame, block);
-                            self.convolve(block, (frame, self.stride), (packed, c), to, result);
+                        for channels in self.channels(groups) {
+                            let way = (frame, self.stride);
+                            self.fill(source, self.input, (image, &channels), frame, blocks);
+                            self.convolve(blocks, way, (packed, &channels), to, result);
                         }
                     }
                 });
@@ -144,24 +150,41 @@ impl Depthwise {
         mut input: Option<(&[f32], &mut [f32])>,
     ) {
         let (pixels_of, gradients_of) = (self.pixels(), self.gradients_frame());
-        let lens = [pixels_of.len(), gradients_of.len(), self.taps() * GROUP];
+        let groups = self.groups(pixels_of.len() + gradients_of.len());
+        let lens = [groups * pixels_of.len(), groups * gradients_of.len(), self.taps() * GROUP];
         let first = images.start;
         with_scratch(lens, |[pixels, gradients, image_sums]| {
             pixels.fill(0.0);
             gradients.fill(0.0);
             for image in images {
-                for c in (0..self.input.stride()).step_by(GROUP) {
-                    self.fill(source, self.input, (image, c), pixels_of, pixels);
-                    self.fill(gradient, self.output(), (image, c), gradients_of, gradients);
-                    self.correlate(pixels, gradients, image_sums, (sums, c));
+                for channels in self.channels(groups) {
+                    let part = (image, &channels);
+                    self.fill(source, self.input, part, pixels_of, pixels);
+                    self.fill(gradient, self.output(), part, gradients_of, gradients);
+                    for (group, c) in channels.clone().step_by(GROUP).enumerate() {
+                        let pixels = &pixels[group * pixels_of.len()..][..pixels_of.len()];
+                        let gradients = &gradients[group * gradients_of.len()..];
+                        self.correlate(pixels, gradients, image_sums, &mut sums[c..]);
+                    }
                     if let Some((turned, results)) = &mut input {
                         let result = &mut results[(image - first) * self.input.image()..];
                         let way = (gradients_of, 1);
-                        self.convolve(gradients, way, (turned, c), self.input, result);
+                        self.convolve(gradients, way, (turned, &channels), self.input, result);
                     }
                 }
             }
         });
+    }
+
+    /// How many groups of channels to work on at a time, if each takes `len` numbers.
+    fn groups(&self, len: usize) -> usize {
+        (BLOCKS / len.max(1)).clamp(1, (self.input.stride() / GROUP).max(1))
+    }
+
+    /// All channels, some groups at a time.
+    fn channels(&self, groups: usize) -> impl Iterator<Item = Range<usize>> {
+        let (end, step) = (self.input.stride(), groups * GROUP);
+        (0..end).step_by(step).map(move |start| start..end.min(start + step))
     }
 
     /// The pixels of an image, padded as the kernel sees them.
@@ -193,49 +216,45 @@ impl Depthwise {
         &self,
         source: Source<'_>,
         from: Shape,
-        (image, channel): (usize, usize),
+        (image, channels): (usize, &Range<usize>),
         frame: Frame,
-        block: &mut [f32],
+        blocks: &mut [f32],
     ) {
         with_reader!(source, from.stride(), reader => self.level.run(Fill {
             reader,
             first: image * from.height * from.width,
             stride: from.stride(),
             image: [from.height, from.width],
-            channel,
+            channels: channels.clone(),
             frame,
-            block: SpanMut::new(block),
+            blocks: SpanMut::new(blocks),
         }));
     }
 
-    /// Convolves a block to the results of an image, for the group at channel `c`.
+    /// Convolves blocks to the results of an image.
     fn convolve(
         &self,
-        block: &[f32],
+        blocks: &[f32],
         (frame, step): (Frame, usize),
-        (weights, c): (&[f32], usize),
+        (weights, channels): (&[f32], &Range<usize>),
         to: Shape,
         result: &mut [f32],
     ) {
         with_size!(self.kernel, K => self.level.run(Convolve::<K> {
-            block: Span::new(block),
-            columns: frame.size[1],
+            blocks: Span::new(blocks),
+            block: frame.size,
             kernel: self.kernel,
             step,
-            weights: Span::new(&weights[c..]),
-            results: SpanMut::new(&mut result[c..]),
+            weights: Span::new(&weights[channels.start..]),
+            results: SpanMut::new(&mut result[channels.start..]),
             stride: to.stride(),
+            channels: channels.len(),
             size: [to.height, to.width],
         }));
     }
 
-    fn correlate(
-        &self,
-        pixels: &[f32],
-        gradients: &[f32],
-        image: &mut [f32],
-        (sums, c): (&mut [f32], usize),
-    ) {
+    /// Adds the share of a group to `sums`, which start at its first channel.
+    fn correlate(&self, pixels: &[f32], gradients: &[f32], image: &mut [f32], sums: &mut [f32]) {
         let (to, frame) = (self.output(), self.gradients_frame());
         with_size!(self.kernel, K => self.level.run(Correlate::<K> {
             pixels: Span::new(pixels),
@@ -246,7 +265,7 @@ impl Depthwise {
             kernel: self.kernel,
             step: self.stride,
             image: SpanMut::new(image),
-            sums: SpanMut::new(&mut sums[c..]),
+            sums: SpanMut::new(sums),
             stride: to.stride(),
         }));
     }

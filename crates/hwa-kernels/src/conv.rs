@@ -191,12 +191,7 @@ impl Convolution {
             assert_eq!((input.len(), self.input_len), (self.input.len(), self.input.len()));
         }
         match &self.way {
-            Way::Winograd(way) => {
-                way.weight_gradient(source, gradient, weight_gradient);
-                input.map_or_else(Vec::new, |(input, finish)| {
-                    way.input_gradient(gradient, weights, input, finish)
-                })
-            }
+            Way::Winograd(way) => way.backward(source, gradient, (weights, weight_gradient), input),
             Way::Direct(way) => {
                 way.weight_gradient(source, gradient, weight_gradient);
                 input.map_or_else(Vec::new, |(input, finish)| {

@@ -30,12 +30,11 @@ proptest! {
             conv.forward(Source::Stored(&x), &w, &mut y, Finish::NOTHING);
             let e = error(&y, &reference.forward(&x64, &w64));
             prop_assert!(e < 3e-5, "{} forward: {:e}", level, e);
-            let mut dx = vec![f32::NAN; input.len()];
-            conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
+            let (mut dx, mut dw) = (vec![f32::NAN; input.len()], vec![f32::NAN; form.len()]);
+            let place = Some((&mut dx[..], Finish::NOTHING));
+            conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
             let e = error(&dx, &reference.input_gradient(&g64, &w64));
             prop_assert!(e < 3e-5, "{} input gradient: {:e}", level, e);
-            let mut dw = vec![f32::NAN; form.len()];
-            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
             let e = error(&dw, &reference.weight_gradient(&x64, &g64));
             prop_assert!(e < 3e-5, "{} weight gradient: {:e}", level, e);
         }
@@ -137,10 +136,13 @@ fn threads_change_no_bit() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let conv = Winograd { level: Level::best(), form, padding: 1, input };
-            let (mut y, mut dw) = (vec![0.0; input.len()], vec![0.0; form.len()]);
+            let (mut y, mut dx) = (vec![0.0; input.len()], vec![0.0; input.len()]);
+            let mut dw = vec![0.0; form.len()];
             let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
-            (y, dw, Totals::moments(&totals))
+            let place = Some((&mut dx[..], Finish::MOMENTS));
+            let (x, g) = (Source::Stored(&x), Source::Stored(&g));
+            let back = conv.backward(x, g, (&w, &mut dw), place);
+            (y, dx, dw, Totals::moments(&totals), Totals::moments(&back))
         })
     };
     assert!(run(1) == run(3));

@@ -5,10 +5,10 @@ use std::time::Instant;
 use hwa_core::{Cycle, OuterWeights, Weights};
 use hwa_store::CheckpointStore;
 
-use crate::collective::{Synchronized, Verdict};
+use crate::collective::{CollectiveError, Synchronized, Verdict};
 use crate::error::TrainError;
 use crate::event::{CycleEnded, CycleTime, Event, announce};
-use crate::judge::{Answer, Case, JudgeDesk, JudgeState};
+use crate::judge::{Case, JudgeDesk, JudgeState};
 use crate::log::EventLog;
 use crate::state::Lead;
 use crate::trainer::Session;
@@ -81,14 +81,22 @@ impl<'a> Leader<'a> {
         Ok(())
     }
 
+    /// Waits for the verdict on the cycle before. An interrupt ends the wait, and
+    /// leaves a state in which that verdict is still out.
+    pub(crate) fn await_verdict(
+        &mut self,
+        check: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        self.desk.wait(check)
+    }
+
     /// Stores and logs a cycle, hands it to the judge, and returns the verdict on
-    /// the cycle before.
+    /// the cycle before, which was waited for.
     pub(crate) fn consider(
         &mut self,
         cycle: &Cycle,
         synchronized: &Synchronized,
         seconds: f64,
-        check: impl Fn() -> Result<(), TrainError>,
     ) -> Result<Verdict, TrainError> {
         let settings = self.session.settings;
         let outer = &synchronized.outer;
@@ -106,8 +114,7 @@ impl<'a> Leader<'a> {
         self.log.record(&ended)?;
         announce(self.session.observer, &ended);
 
-        let answer = self.desk.wait(check)?;
-        let verdict = self.hear(answer)?;
+        let verdict = self.hear()?;
         let inner = if settings.evaluate.inner { synchronized.models.clone() } else { Vec::new() };
         self.desk.hand_in(Case { cycle: *cycle, outer: outer.clone(), inner });
         self.last = Some(LastCycle {
@@ -118,8 +125,8 @@ impl<'a> Leader<'a> {
         Ok(verdict)
     }
 
-    fn hear(&mut self, answer: Option<Answer>) -> Result<Verdict, TrainError> {
-        let Some(answer) = answer else { return Ok(Verdict::Continue) };
+    fn hear(&mut self) -> Result<Verdict, TrainError> {
+        let Some(answer) = self.desk.take() else { return Ok(Verdict::Continue) };
         if let Some(judged) = answer.judged {
             self.log.record(&Event::Judged(Box::new(judged)))?;
         }
@@ -139,13 +146,16 @@ impl<'a> Leader<'a> {
         })
     }
 
-    /// Waits for the verdict on the last cycle.
+    /// Waits for the verdict on the last cycle. Nothing, if an interrupt came first.
     pub(crate) fn close(
         mut self,
-        check: impl Fn() -> Result<(), TrainError>,
-    ) -> Result<Closing, TrainError> {
-        let answer = self.desk.wait(check)?;
-        self.hear(answer)?;
+        check: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<Option<Closing>, TrainError> {
+        match self.desk.wait(check) {
+            Err(CollectiveError::Interrupted) => return Ok(None),
+            other => other?,
+        }
+        self.hear()?;
         let last = self.last.as_ref().map_or(0, |last| last.cycle);
         if last < self.session.settings.plan.num_cycles() {
             let event = Event::StoppedEarly { cycle: last };
@@ -154,7 +164,7 @@ impl<'a> Leader<'a> {
         }
         let seconds = self.elapsed();
         let Self { log, judge, last, judge_seconds, .. } = self;
-        Ok(Closing { log, judge, last, seconds, judge_seconds })
+        Ok(Some(Closing { log, judge, last, seconds, judge_seconds }))
     }
 
     fn elapsed(&self) -> f64 {

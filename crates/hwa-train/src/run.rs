@@ -102,14 +102,13 @@ impl Run<'_> {
             observer: self.observer,
             interrupt: &self.interrupt,
         };
-        let steps = match self.run_threads(&session, manifest.as_ref(), &lead, log)? {
-            Ended::Interrupted(steps) => steps,
-            Ended::Done(closing) => match self.finish(closing)? {
-                Some(summary) => return Ok(Outcome::Finished(Box::new(summary))),
-                // The final pass comes again after a resume from the last state.
-                None => states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps()),
-            },
-        };
+        if let Some(closing) = self.run_threads(&session, manifest.as_ref(), &lead, log)?
+            && let Some(summary) = self.finish(closing)?
+        {
+            return Ok(Outcome::Finished(Box::new(summary)));
+        }
+        // What was under way comes again after a resume from the newest state.
+        let steps = states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps());
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
     }
@@ -135,17 +134,18 @@ impl Run<'_> {
         }))
     }
 
+    /// Trains in threads; nothing, if it was interrupted.
     fn run_threads(
         &self,
         session: &Session<'_>,
         manifest: Option<&Manifest>,
         lead: &Lead,
         log: EventLog,
-    ) -> Result<Ended, TrainError> {
+    ) -> Result<Option<Closing>, TrainError> {
         let size = self.settings.plan.num_models.get();
         let group = ThreadGroup::new(size, self.interrupt.clone());
         let dismissed = AtomicBool::new(false);
-        let (desk, seat) = desk(&dismissed);
+        let (desk, seat) = desk(&self.interrupt, &dismissed);
         let mut leader = Some(Leader::new(session, log, desk, lead)?);
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
             let judge = || {
@@ -220,7 +220,7 @@ impl Run<'_> {
         lead: &Lead,
         dismissed: &AtomicBool,
     ) -> Result<(), TrainError> {
-        let cancelled = || dismissed.load(Ordering::Acquire);
+        let cancelled = || dismissed.load(Ordering::Acquire) || self.interrupt.is_requested();
         let cancelled: &(dyn Fn() -> bool + Sync) = &cancelled;
         on_its_own_threads("the judge", self.threads_per_model, move || {
             let mut judge = Judge {
@@ -278,10 +278,12 @@ impl Run<'_> {
                 checkpoints: &checkpoints,
             };
             pass.run(&closing)
-        })?;
+        });
+        // First: a pass that was cut short may also have failed of it.
         if self.interrupt.is_requested() {
             return Ok(None);
         }
+        let summary = summary?;
         let finished = Event::Finished(Box::new(summary.clone()));
         closing.log.record(&finished)?;
         closing.log.synced_bytes()?;
@@ -295,27 +297,18 @@ impl Run<'_> {
     }
 }
 
-/// How all models ended.
-enum Ended {
-    Done(Closing),
-    Interrupted(Vec<u64>),
-}
-
-fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Ended, TrainError> {
-    let (mut closing, mut steps, mut echo) = (None, Vec::new(), None);
+/// How all models ended together.
+fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Option<Closing>, TrainError> {
+    let (mut closing, mut echo) = (None, None);
     for ending in endings {
         match ending {
             Ok(Ending::Done(mine)) => closing = closing.or(mine),
-            Ok(Ending::Interrupted(step)) => steps.push(step),
+            Ok(Ending::Interrupted) => {}
             Err(error) if error.is_echo() => echo = Some(error),
             Err(error) => return Err(error),
         }
     }
-    match (echo, closing) {
-        (Some(error), _) => Err(error),
-        (None, Some(closing)) => Ok(Ended::Done(closing)),
-        (None, None) => Ok(Ended::Interrupted(steps)),
-    }
+    echo.map_or(Ok(closing), Err)
 }
 
 /// Runs `work` in a pool of its own: a shared pool would serialise the models.

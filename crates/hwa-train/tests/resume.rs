@@ -86,6 +86,27 @@ fn an_interrupt_at_any_step_saves_each_model_where_it_is() {
 }
 
 #[test]
+fn an_interrupt_ends_a_judgement_before_its_next_batch() {
+    for (number, settings) in variants().into_iter().enumerate() {
+        let expected = uninterrupted(&settings);
+        // A look at one set of weights takes 5 batches of re-estimation and 5 of
+        // evaluation. The default variant has 9 looks: batch 85 is in the last.
+        for batch in [1, 8, 23, 85] {
+            let folder = tempfile::tempdir().unwrap();
+            // In the judge's batch, while the models wait; one more would be a panic.
+            let faults = |seat| (seat == Seat::Judge).then_some(Fault::InterruptInBatch(batch));
+            let outcome = train_with(folder.path(), &settings, &faults, &Mutex::default()).unwrap();
+            let finished = matches!(outcome, Outcome::Finished(_));
+            assert!(number > 0 || !finished, "batch {batch}");
+            if !finished {
+                resume_to_the_end(folder.path(), &settings);
+            }
+            assert!(fingerprint(folder.path()) == expected, "variant {number}, batch {batch}");
+        }
+    }
+}
+
+#[test]
 fn a_finished_run_resumes_to_itself() {
     let folder = tempfile::tempdir().unwrap();
     train(folder.path(), &settings());

@@ -10,7 +10,7 @@ use crate::error::TrainError;
 use crate::event::{CycleEnded, CycleTime, Event, announce};
 use crate::judge::{Case, JudgeDesk, JudgeState};
 use crate::log::EventLog;
-use crate::state::Lead;
+use crate::state::{Lead, oldest_needed};
 use crate::trainer::Session;
 
 /// The first model's additional duties.
@@ -25,6 +25,8 @@ pub(crate) struct Leader<'a> {
     began: Instant,
     judge_seconds: f64,
     last: Option<LastCycle>,
+    /// The cycle whose models were last saved for its judgement.
+    models_saved: Option<usize>,
 }
 
 /// What is known when training is over.
@@ -61,6 +63,8 @@ impl<'a> Leader<'a> {
             began: Instant::now(),
             judge_seconds: lead.judging,
             last: None,
+            // The state that is gone on from has them.
+            models_saved: lead.pending,
         };
         if let Some(number) = lead.pending {
             leader.hand_in_again(number)?;
@@ -101,9 +105,6 @@ impl<'a> Leader<'a> {
         let settings = self.session.settings;
         let outer = &synchronized.outer;
         self.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
-        if settings.evaluate.inner {
-            self.session.states.save_pending(cycle.number, &synchronized.models)?;
-        }
         let ended = Event::CycleEnded(CycleEnded {
             cycle: cycle.number,
             step: cycle.end,
@@ -135,12 +136,25 @@ impl<'a> Leader<'a> {
         Ok(answer.verdict)
     }
 
-    /// The run's part of a state.
-    pub(crate) fn snapshot(&self) -> Result<Lead, TrainError> {
+    /// The run's part of a state. What the state needs is on the disk before it.
+    pub(crate) fn snapshot(&mut self) -> Result<Lead, TrainError> {
+        let Session { settings, states, .. } = self.session;
+        let pending = self.desk.pending();
+        let needed = oldest_needed(&settings.plan, pending);
+        let keeps = |cycle| settings.checkpoints.keeps(cycle, &settings.plan);
+        self.checkpoints.flush_outer(|cycle| cycle >= needed || keeps(cycle))?;
+        if let Some(last) = &self.last
+            && settings.evaluate.inner
+            && pending == Some(last.cycle)
+            && pending != self.models_saved
+        {
+            states.save_pending(last.cycle, &last.inner)?;
+            self.models_saved = pending;
+        }
         Ok(Lead {
             events_bytes: self.log.synced_bytes()?,
             judge: self.judge.clone(),
-            pending: self.desk.pending(),
+            pending,
             elapsed: self.elapsed(),
             judging: self.judge_seconds,
         })

@@ -8,7 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
 use hwa_data::{Subset, Transform, steps_per_epoch};
-use hwa_store::{RunDir, StoreError, write_atomically};
+use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
 use crate::error::TrainError;
@@ -66,13 +66,20 @@ pub enum Outcome {
 }
 
 impl Run<'_> {
-    /// Trains to the end, to an interrupt, or to an error.
+    /// Trains to the end, to an interrupt, or to an error. A run that is finished
+    /// is not trained again: it gives its figures.
     pub fn train(&self) -> Result<Outcome, TrainError> {
         let checkpoints = self.dir.checkpoints();
         let identity = self.identity.clone();
         let mut states =
             StateStore::new(self.dir.state(), identity, self.settings, checkpoints.clone());
         let manifest = states.newest()?;
+        if let Some(summary) = self.finished()? {
+            // Once more: the process may have been killed before it was through.
+            states.tidy(summary.last_cycle)?;
+            announce(self.observer, &Event::Finished(Box::new(summary.clone())));
+            return Ok(Outcome::Finished(Box::new(summary)));
+        }
         let beginning = || Lead {
             events_bytes: 0,
             judge: JudgeState::new(self.settings),
@@ -103,7 +110,7 @@ impl Run<'_> {
             interrupt: &self.interrupt,
         };
         if let Some(closing) = self.run_threads(&session, manifest.as_ref(), &lead, log)?
-            && let Some(summary) = self.finish(closing)?
+            && let Some(summary) = self.finish(closing, &states)?
         {
             return Ok(Outcome::Finished(Box::new(summary)));
         }
@@ -111,6 +118,16 @@ impl Run<'_> {
         let steps = states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps());
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
+    }
+
+    /// The figures of a run that is finished.
+    fn finished(&self) -> Result<Option<Summary>, TrainError> {
+        let path = self.dir.summary();
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let json = |source| StoreError::Json { path: path.clone(), source };
+        Ok(Some(serde_json::from_str(&read_to_string(&path)?).map_err(json)?))
     }
 
     fn started(&self) -> Result<Event, TrainError> {
@@ -265,7 +282,11 @@ impl Run<'_> {
     }
 
     /// The final pass; nothing, if it was interrupted.
-    fn finish(&self, mut closing: Closing) -> Result<Option<Summary>, TrainError> {
+    fn finish(
+        &self,
+        mut closing: Closing,
+        states: &StateStore,
+    ) -> Result<Option<Summary>, TrainError> {
         let summary = on_its_own_threads("the final pass", self.threads_per_model, || {
             let checkpoints = self.dir.checkpoints();
             let cancelled = || self.interrupt.is_requested();
@@ -285,6 +306,7 @@ impl Run<'_> {
         }
         let summary = summary?;
         let finished = Event::Finished(Box::new(summary.clone()));
+        states.flush_kept(summary.last_cycle)?;
         closing.log.record(&finished)?;
         closing.log.synced_bytes()?;
         // The summary comes last: where it is, a run is finished.
@@ -292,6 +314,8 @@ impl Run<'_> {
         let text = serde_json::to_string_pretty(&summary)
             .map_err(|source| StoreError::Json { path: path.clone(), source })?;
         write_atomically(&path, |file| writeln!(file, "{text}"))?;
+        // After it: a run without a summary may need outer weights that it will not keep.
+        states.tidy(summary.last_cycle)?;
         announce(self.observer, &finished);
         Ok(Some(summary))
     }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hwa_core::{Tensor, Weights};
+use hwa_core::{Plan, Tensor, Weights};
 use hwa_store::{CheckpointStore, Metadata, StoreError, read_tensors, read_to_string};
 use hwa_store::{write_atomically, write_tensors};
 use serde::{Deserialize, Serialize};
@@ -303,18 +303,35 @@ impl StateStore {
                 remove(&path)?;
             }
         }
-        // The pending cycle itself is judged again, whether or not a window holds it.
         let plan = &self.settings.plan;
-        let needed = match oldest.lead.pending {
-            Some(cycle) => plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle),
-            None => 1,
-        };
+        let needed = oldest_needed(plan, oldest.lead.pending);
         for cycle in self.checkpoints.outer_cycles()? {
-            if cycle < needed && !self.settings.checkpoints.keeps(cycle, &self.settings.plan) {
+            if cycle < needed && !self.settings.checkpoints.keeps(cycle, plan) {
                 self.checkpoints.remove_outer(cycle)?;
             }
         }
         Ok(())
+    }
+
+    /// Leaves the outer weights that a finished run of `last` cycles keeps, and no
+    /// others. Which ones were still there depends on when states were saved.
+    pub(crate) fn tidy(&self, last: usize) -> Result<(), TrainError> {
+        for cycle in self.checkpoints.outer_cycles()? {
+            if !self.keeps(cycle, last) {
+                self.checkpoints.remove_outer(cycle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes the outer weights that a finished run of `last` cycles keeps.
+    pub(crate) fn flush_kept(&self, last: usize) -> Result<(), TrainError> {
+        Ok(self.checkpoints.flush_outer(|cycle| self.keeps(cycle, last))?)
+    }
+
+    fn keeps(&self, cycle: usize, last: usize) -> bool {
+        let Settings { checkpoints, plan, .. } = &self.settings;
+        cycle == last || (cycle < last && checkpoints.keeps(cycle, plan))
     }
 
     /// Steps and paths of the manifests, oldest first.
@@ -345,6 +362,12 @@ impl StateStore {
         }
         Ok(found)
     }
+}
+
+/// The oldest cycle whose outer weights a state needs in which the verdict on
+/// `pending` is out. That cycle is judged again, whether or not a window holds it.
+pub(crate) fn oldest_needed(plan: &Plan, pending: Option<usize>) -> usize {
+    pending.map_or(1, |cycle| plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle))
 }
 
 /// Weights and momentum as one set of tensors, under prefixes.

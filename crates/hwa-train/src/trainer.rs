@@ -181,7 +181,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(())
     }
 
-    fn save_what_is_due(&self, cycle: &Cycle) -> Result<(), TrainError> {
+    fn save_what_is_due(&mut self, cycle: &Cycle) -> Result<(), TrainError> {
         let settings = self.session.settings;
         if settings.checkpoints.wants_inner(cycle, self.step) {
             let replica = self.collective.rank();
@@ -195,16 +195,16 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(())
     }
 
-    fn save_state(&self, occasion: Occasion) -> Result<(), TrainError> {
+    fn save_state(&mut self, occasion: Occasion) -> Result<(), TrainError> {
         let state = self.replica.state().map_err(|source| self.failed(source))?;
         self.ensure_finite(&state.weights)?;
         let part = ModelState { step: self.step, losses: self.losses, state };
-        let lead = self.leader.as_ref().map(Leader::snapshot).transpose()?;
+        let lead = self.leader.as_mut().map(Leader::snapshot).transpose()?;
         self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
     }
 
     /// Interrupted: saves where this model is.
-    fn leave(self) -> Result<Ending, TrainError> {
+    fn leave(mut self) -> Result<Ending, TrainError> {
         self.save_state(Occasion::Interrupt)?;
         Ok(Ending::Interrupted)
     }

@@ -30,23 +30,20 @@ const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     let plan = Planned::new(arguments)?;
-    if let (Some(path), Some(summary)) = (&arguments.resume, finished(arguments)?) {
-        tell(format_args!("{} is finished: there is nothing to resume", path.display()));
-        let dir = RunDir::open(path)?;
-        if !dir.curves().exists() {
-            draw_or_say_why_not(&plan.experiment.name, &dir);
-        }
-        return show(arguments, path, &summary);
-    }
     let dir = match &arguments.resume {
         Some(path) => RunDir::open(path)?,
         None => plan.create(arguments.out.as_deref())?,
     };
-    let outcome = plan.train(arguments, &dir)?;
-    match outcome {
+    let finished = dir.summary().is_file();
+    if finished {
+        tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
+    }
+    match plan.train(arguments, &dir)? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
-            draw_or_say_why_not(&plan.experiment.name, &dir);
+            if !finished || !dir.curves().exists() {
+                draw_or_say_why_not(&plan.experiment.name, &dir);
+            }
             show(arguments, dir.path(), &summary)
         }
     }
@@ -231,17 +228,6 @@ fn vacant(name: &str) -> PathBuf {
     let first = base.join(name);
     let mut numbered = (2..).map(|n| base.join(format!("{name}-{n}")));
     if first.exists() { numbered.find(|path| !path.exists()).unwrap_or(first) } else { first }
-}
-
-fn finished(arguments: &Train) -> Result<Option<Summary>, Failure> {
-    let Some(run) = &arguments.resume else { return Ok(None) };
-    let path = run.join("summary.json");
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let text = read_to_string(&path)?;
-    let json = |source| hwa_store::StoreError::Json { path: path.clone(), source };
-    Ok(Some(serde_json::from_str(&text).map_err(json)?))
 }
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.

@@ -102,9 +102,10 @@ impl From<ReplicaError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Occupied { .. } | StoreError::InUse { .. } | StoreError::NotARun { .. } => {
-                Self::Usage(error.into())
-            }
+            StoreError::Occupied { .. }
+            | StoreError::Remains { .. }
+            | StoreError::InUse { .. }
+            | StoreError::NotARun { .. } => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
         }
     }

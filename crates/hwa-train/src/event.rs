@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use hwa_core::{Choice, WindowSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::disk::DiskUse;
 use crate::replica::{Recalibration, Tally};
 
 /// Hears what happens.
@@ -72,8 +73,8 @@ pub struct Started {
     pub parameters: usize,
     /// Training, validation and test images.
     pub images: [usize; 3],
-    /// Bytes that the kept outer weights will take.
-    pub checkpoint_bytes: u64,
+    /// About how many bytes it will take on disk.
+    pub disk: DiskUse,
 }
 
 /// A model's step.

@@ -74,8 +74,7 @@ impl<'a> Leader<'a> {
 
     /// A verdict that was still out when the state was saved is asked for again.
     fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
-        let cycle = self.session.settings.plan.cycles().nth(number.saturating_sub(1));
-        let Some(cycle) = cycle else { return Ok(()) };
+        let Some(cycle) = self.session.settings.plan.cycle(number) else { return Ok(()) };
         let outer = self.checkpoints.load_outer(number)?;
         let inner = match self.session.settings.evaluate.inner {
             true => self.session.states.load_pending(number)?,

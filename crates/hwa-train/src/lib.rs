@@ -7,6 +7,7 @@
 //! tested in milliseconds on a toy.
 
 mod collective;
+mod disk;
 mod error;
 mod event;
 mod experiment;
@@ -28,6 +29,7 @@ pub use collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
     Verdict,
 };
+pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
     BestOnTest, CycleEnded, CycleTime, Evaluation, Event, JudgeTime, Judged, Levels, ModelReport,

@@ -11,6 +11,7 @@ use hwa_data::{Subset, Transform, steps_per_epoch};
 use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
+use crate::disk::DiskUse;
 use crate::error::TrainError;
 use crate::event::{Event, Observer, Started, Summary, announce};
 use crate::final_pass::{FinalPass, SealedTest};
@@ -132,12 +133,15 @@ impl Run<'_> {
 
     fn started(&self) -> Result<Event, TrainError> {
         let plan = &self.settings.plan;
-        let parameters = on_its_own_threads("the first model", self.threads_per_model, || {
-            let replica = self.build("the first model", 0)?;
-            let failed = |source| TrainError::Replica { replica: 0, step: 0, source };
-            Ok(replica.weights().map_err(failed)?.num_elements())
-        })?;
-        let kept = (1..=plan.num_cycles()).filter(|c| self.settings.checkpoints.keeps(*c, plan));
+        let (parameters, disk) =
+            on_its_own_threads("the first model", self.threads_per_model, || {
+                let replica = self.build("the first model", 0)?;
+                let failed = |source| TrainError::Replica { replica: 0, step: 0, source };
+                let weights = replica.weights().map_err(failed)?;
+                let state = replica.state().map_err(failed)?;
+                let disk = DiskUse::expected(self.settings, &weights, &state);
+                Ok((weights.num_elements(), disk))
+            })?;
         Ok(Event::Started(Started {
             num_models: plan.num_models.get(),
             max_steps: plan.max_steps.get(),
@@ -147,7 +151,7 @@ impl Run<'_> {
             windows: plan.windows.clone(),
             parameters,
             images: [self.train.len(), self.validation.len(), self.test.len()],
-            checkpoint_bytes: (kept.count() * parameters * size_of::<f32>()) as u64,
+            disk,
         }))
     }
 

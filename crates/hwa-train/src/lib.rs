@@ -32,8 +32,8 @@ pub use collective::{
 pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
-    BestOnTest, CycleEnded, CycleTime, Evaluation, Event, JudgeTime, Judged, Levels, ModelReport,
-    ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
+    BestOnTest, CycleEnded, CycleTime, EVENTS_FORMAT, Evaluation, Event, JudgeTime, Judged, Levels,
+    ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Data, EvaluateTable, EveryText, Experiment, Hwa, Method, Model,

@@ -13,7 +13,7 @@ use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 use crate::collective::{Interrupt, ThreadGroup};
 use crate::disk::DiskUse;
 use crate::error::TrainError;
-use crate::event::{Event, Observer, Started, Summary, announce};
+use crate::event::{EVENTS_FORMAT, Event, Observer, Started, Summary, announce};
 use crate::final_pass::{FinalPass, SealedTest};
 use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
@@ -143,6 +143,7 @@ impl Run<'_> {
                 Ok((weights.num_elements(), disk))
             })?;
         Ok(Event::Started(Started {
+            format: EVENTS_FORMAT,
             num_models: plan.num_models.get(),
             max_steps: plan.max_steps.get(),
             sync_period: plan.sync_period.get(),

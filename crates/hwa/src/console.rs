@@ -187,6 +187,7 @@ impl Observer for Console {
                 self.say(&format!("stopped after cycle {cycle}: no better score any more"));
             }
             Event::Interrupted { .. } | Event::Finished(_) => self.close(),
+            Event::Unknown => {}
         }
     }
 }

@@ -46,4 +46,4 @@ pub use replica::{Recalibration, Replica, ReplicaError, State, StepStats, Tally}
 pub use run::{BuildReplica, Outcome, Run};
 pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
 pub use span::{Span, SpanError};
-pub use state::Identity;
+pub use state::{Identity, SavedState};

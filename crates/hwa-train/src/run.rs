@@ -8,7 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
 use hwa_data::{Subset, Transform, steps_per_epoch};
-use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
+use hwa_store::{CheckpointStore, RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
 use crate::disk::DiskUse;
@@ -21,7 +21,7 @@ use crate::log::EventLog;
 use crate::measure::Bench;
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{Init, Settings};
-use crate::state::{Identity, Lead, Manifest, StateStore};
+use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
 use crate::trainer::{Ending, Session, Trainer};
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
@@ -71,9 +71,7 @@ impl Run<'_> {
     /// is not trained again: it gives its figures.
     pub fn train(&self) -> Result<Outcome, TrainError> {
         let checkpoints = self.dir.checkpoints();
-        let identity = self.identity.clone();
-        let mut states =
-            StateStore::new(self.dir.state(), identity, self.settings, checkpoints.clone());
+        let mut states = self.states(checkpoints.clone());
         let manifest = states.newest()?;
         if let Some(summary) = self.finished()? {
             // Once more: the process may have been killed before it was through.
@@ -119,6 +117,15 @@ impl Run<'_> {
         let steps = states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps());
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
+    }
+
+    /// The state that [`Self::train`] would go on from, if there is one.
+    pub fn saved_state(&self) -> Result<Option<SavedState>, TrainError> {
+        self.states(self.dir.checkpoints()).saved()
+    }
+
+    fn states(&self, checkpoints: CheckpointStore) -> StateStore {
+        StateStore::new(self.dir.state(), self.identity.clone(), self.settings, checkpoints)
     }
 
     /// The figures of a run that is finished.

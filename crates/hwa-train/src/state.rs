@@ -100,6 +100,15 @@ pub struct Identity {
     pub allow_other_arithmetic: bool,
 }
 
+/// A state that a run can go on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedState {
+    /// The file that makes it complete.
+    pub manifest: PathBuf,
+    /// The steps that each model has done.
+    pub steps: Vec<u64>,
+}
+
 /// Collects the models' parts and commits them when all are there.
 pub(crate) struct StateStore {
     folder: PathBuf,
@@ -152,6 +161,13 @@ impl StateStore {
         let manifest = self.read_manifest(path)?;
         self.resumed_at = *step;
         Ok(Some(manifest))
+    }
+
+    /// Where the newest complete state is, and what it is worth.
+    pub(crate) fn saved(&self) -> Result<Option<SavedState>, TrainError> {
+        let Some((_, manifest)) = self.manifests()?.pop() else { return Ok(None) };
+        let steps = self.read_manifest(&manifest)?.steps();
+        Ok(Some(SavedState { manifest, steps }))
     }
 
     fn read_manifest(&self, path: &Path) -> Result<Manifest, TrainError> {

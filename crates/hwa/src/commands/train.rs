@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Train;
 use crate::console::{Console, percent};
-use crate::environment::{self, Environment};
+use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::{give, tell};
@@ -142,8 +142,40 @@ impl Planned {
             observer: &Mutex::new(console),
             interrupt,
         };
-        Ok(run.train()?)
+        if arguments.resume.is_some() && !dir.summary().is_file() {
+            self.record_environment(&run)?;
+        }
+        run.train().map_err(|error| match error.is_about_writing() {
+            true => Failure::Stopped { advice: how_to_go_on(&run), error: error.into() },
+            false => error.into(),
+        })
     }
+
+    /// A record that cannot be kept is no reason not to train.
+    fn record_environment(&self, run: &Run<'_>) -> Result<(), Failure> {
+        let models = self.settings.plan.num_models.get();
+        let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
+        let resumed = Resumed { after_steps: steps, environment: Environment::new(self.threads()) };
+        if let Err(failure) = resumed.record(&run.dir.environment()) {
+            tell(format_args!("the environment could not be recorded: {failure}"));
+        }
+        Ok(())
+    }
+}
+
+/// What is left of a run that could not write, and how to go on from it.
+fn how_to_go_on(run: &Run<'_>) -> String {
+    let path = run.dir.path().display();
+    // The error that led here is the one to be told.
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the last good state is that after step {steps}: {manifest}")
+        }
+        None => "no state was saved yet: it will begin again".to_owned(),
+    };
+    format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
 }
 
 /// An experiment, and the text it came from, for messages.

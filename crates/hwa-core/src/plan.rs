@@ -37,11 +37,13 @@ impl Plan {
     pub fn cycles_after(&self, done: u64) -> impl Iterator<Item = Cycle> + use<> {
         let (period, total) = (self.sync_period.get(), self.max_steps.get());
         let first = done.min(total).saturating_sub(1) / period;
-        (first..total.div_ceil(period)).map(move |index| Cycle {
-            number: index as usize + 1,
-            start: index * period,
-            end: ((index + 1) * period).min(total),
-        })
+        (first..total.div_ceil(period)).map(move |index| Cycle::new(index, period, total))
+    }
+
+    /// The cycle of this number, if there is one.
+    pub fn cycle(&self, number: usize) -> Option<Cycle> {
+        let index = number.checked_sub(1).filter(|_| number <= self.num_cycles())?;
+        Some(Cycle::new(index as u64, self.sync_period.get(), self.max_steps.get()))
     }
 
     /// The number of cycles.
@@ -64,6 +66,14 @@ pub struct Cycle {
     pub start: u64,
     /// Steps done when its synchronization comes.
     pub end: u64,
+}
+
+impl Cycle {
+    fn new(index: u64, period: u64, total: u64) -> Self {
+        let start = index * period;
+        // The last cycle may end beyond what a number can hold.
+        Self { number: index as usize + 1, start, end: start.saturating_add(period).min(total) }
+    }
 }
 
 /// The paper's I as a user gives it: cycles, or a share of the budget.
@@ -145,9 +155,11 @@ mod tests {
             for (i, cycle) in plan.cycles().enumerate() {
                 prop_assert_eq!((cycle.number, cycle.start), (i + 1, at));
                 prop_assert!(cycle.end > cycle.start);
+                prop_assert_eq!(plan.cycle(i + 1), Some(cycle));
                 at = cycle.end;
             }
             prop_assert_eq!((at, plan.cycles().count()), (total, plan.num_cycles()));
+            prop_assert_eq!((plan.cycle(0), plan.cycle(plan.num_cycles() + 1)), (None, None));
             let done = done.min(total);
             let first = plan.cycles_after(done).next().unwrap();
             prop_assert!(first.start <= done && done <= first.end);

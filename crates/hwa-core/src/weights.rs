@@ -51,6 +51,17 @@ pub enum ValueType {
     I64,
 }
 
+impl ValueType {
+    /// The bytes of one element.
+    pub fn num_bytes(self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+        }
+    }
+}
+
 /// The elements of a tensor, in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
@@ -224,6 +235,12 @@ impl Weights {
     /// The number of elements over all tensors.
     pub fn num_elements(&self) -> usize {
         self.tensors.values().map(|t| t.values.len()).sum()
+    }
+
+    /// The bytes of all elements.
+    pub fn num_bytes(&self) -> usize {
+        let bytes = |t: &Tensor| t.values.len() * t.values.value_type().num_bytes();
+        self.tensors.values().map(bytes).sum()
     }
 
     /// Only the tensors of one role.

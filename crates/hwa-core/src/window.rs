@@ -16,6 +16,7 @@ use crate::weights::WeightsError;
 
 /// Which cycles a window covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WindowSpec {
     /// The paper's I, in cycles; without it, every cycle since `first_cycle`.
     pub length: Option<NonZeroUsize>,
@@ -23,6 +24,13 @@ pub struct WindowSpec {
     pub stride: NonZeroUsize,
     /// No cycle before this one becomes a member.
     pub first_cycle: usize,
+}
+
+impl Default for WindowSpec {
+    /// Every cycle, from the first.
+    fn default() -> Self {
+        Self::everything_from(1)
+    }
 }
 
 impl WindowSpec {

@@ -17,6 +17,14 @@ pub enum DataError {
         count: usize,
     },
 
+    /// A subset was to hold an example more than once: it would count double, and
+    /// two halves of a split could share it.
+    #[error("example {index} is named more than once")]
+    Repeated {
+        /// The smallest such number.
+        index: usize,
+    },
+
     /// A data set that is not in the catalogue was asked for.
     #[error("unknown data set `{name}`; known are {}", known.join(", "))]
     UnknownName {

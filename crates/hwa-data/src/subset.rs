@@ -31,13 +31,18 @@ impl Subset {
         Self { dataset, indices }
     }
 
-    /// The examples with these numbers. A number may occur more than once.
+    /// The examples with these numbers, each at most once.
     pub fn new(dataset: Arc<dyn Dataset>, indices: Vec<usize>) -> Result<Self, DataError> {
         let count = dataset.num_examples();
-        match indices.iter().find(|&&index| index >= count) {
-            Some(&index) => Err(DataError::NoSuchExample { index, count }),
-            None => Ok(Self { dataset, indices: indices.into() }),
+        if let Some(&index) = indices.iter().find(|&&index| index >= count) {
+            return Err(DataError::NoSuchExample { index, count });
         }
+        let mut sorted = indices.clone();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.array_windows().find(|[a, b]| a == b) {
+            return Err(DataError::Repeated { index: pair[0] });
+        }
+        Ok(Self { dataset, indices: indices.into() })
     }
 
     /// How many examples there are.
@@ -131,5 +136,11 @@ mod tests {
         assert!(matches!(error, DataError::NoSuchExample { index: 3, count: 3 }));
         let error = Subset::new(three(), vec![2]).unwrap().label(1).unwrap_err();
         assert!(matches!(error, DataError::NoSuchExample { index: 1, count: 1 }));
+    }
+
+    #[test]
+    fn an_example_that_is_named_twice_is_refused() {
+        let message = Subset::new(three(), vec![2, 1, 0, 2]).unwrap_err().to_string();
+        assert_eq!(message, "example 2 is named more than once");
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tempfile::Builder;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::error::StoreError;
 
@@ -19,18 +19,54 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), StoreError> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+    let folder = folder_of(path);
+    let write = || -> io::Result<()> {
+        let file = written_in(folder, write)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|e| e.error)?;
+        sync_folder(folder)
     };
-    write_beside(path, folder, write).map_err(StoreError::io("write", path))
+    write().map_err(StoreError::io("write", path))
 }
 
-fn write_beside(
+/// Writes a file beside `path` and renames it. A kill leaves it whole or not there
+/// at all; a power failure may leave half of it, until [`flush`] has come.
+pub(crate) fn write_unflushed(
     path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), StoreError> {
+    let write = || -> io::Result<()> {
+        written_in(folder_of(path), write)?.persist(path).map_err(|e| e.error)?;
+        Ok(())
+    };
+    write().map_err(StoreError::io("write", path))
+}
+
+/// Flushes files of `folder` to the disk, and then the folder. Files that were
+/// removed meanwhile are passed over.
+pub(crate) fn flush(folder: &Path, paths: &[PathBuf]) -> Result<(), StoreError> {
+    for path in paths {
+        let flushed = File::options().write(true).open(path).and_then(|file| file.sync_all());
+        match flushed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other.map_err(StoreError::io("flush", path))?,
+        }
+    }
+    sync_folder(folder).map_err(StoreError::io("flush", folder))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A temporary file in `folder` with everything written.
+fn written_in(
     folder: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(TEMPORARY);
     // Temporary files are private by default; results are for whoever may read the folder.
@@ -44,9 +80,7 @@ fn write_beside(
     write(&mut buffered)?;
     buffered.flush()?;
     drop(buffered);
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|e| e.error)?;
-    sync_folder(folder)
+    Ok(file)
 }
 
 /// Makes a rename survive a power failure; only Unix can open folders.

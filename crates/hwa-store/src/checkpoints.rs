@@ -1,14 +1,21 @@
 //! Saved outer and inner weights, by cycle.
+//!
+//! Outer weights may come every few steps, and waiting for the disk each time
+//! would cost more than writing them. They are flushed together, when a state is
+//! saved that needs them: what came after the state comes again.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hwa_core::{InnerWeights, OuterWeights};
 use serde_json::Value;
 
+use crate::atomic::flush;
 use crate::error::StoreError;
-use crate::tensor_file::{Metadata, read_tensors, write_tensors};
+use crate::tensor_file::{Metadata, read_tensors, write_tensors, write_tensors_unflushed};
 
 /// Which inner weights a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,12 +32,15 @@ pub struct InnerPosition {
 #[derive(Debug, Clone)]
 pub struct CheckpointStore {
     folder: PathBuf,
+    /// The cycles whose outer weights a power failure could still take. Clones
+    /// share it.
+    unflushed: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl CheckpointStore {
     /// A store in an existing folder.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, unflushed: Arc::default() }
     }
 
     /// The file of a cycle's outer weights.
@@ -45,7 +55,8 @@ impl CheckpointStore {
     }
 
     /// Saves outer weights: parameters alone, because batch-norm statistics of an
-    /// average have to be re-estimated before it is used.
+    /// average have to be re-estimated before it is used. They survive a kill; a
+    /// power failure, once [`Self::flush_outer`] has come.
     pub fn save_outer(
         &self,
         cycle: usize,
@@ -58,7 +69,21 @@ impl CheckpointStore {
             ("kind".to_owned(), Value::from("outer")),
             ("statistics".to_owned(), Value::from("none")),
         ]);
-        write_tensors(&self.outer_path(cycle), outer, &metadata)
+        write_tensors_unflushed(&self.outer_path(cycle), outer, &metadata)?;
+        self.unflushed().insert(cycle);
+        Ok(())
+    }
+
+    /// Flushes the outer weights of the `wanted` cycles to the disk.
+    pub fn flush_outer(&self, wanted: impl Fn(usize) -> bool) -> Result<(), StoreError> {
+        let cycles: Vec<usize> = self.unflushed().iter().copied().filter(|c| wanted(*c)).collect();
+        if cycles.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<PathBuf> = cycles.iter().map(|cycle| self.outer_path(*cycle)).collect();
+        flush(&self.folder, &paths)?;
+        self.unflushed().retain(|cycle| !cycles.contains(cycle));
+        Ok(())
     }
 
     /// Reads a cycle's outer weights back.
@@ -95,12 +120,18 @@ impl CheckpointStore {
     /// Removes a cycle's outer weights, if they are there.
     pub fn remove_outer(&self, cycle: usize) -> Result<(), StoreError> {
         let path = self.outer_path(cycle);
+        self.unflushed().remove(&cycle);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(StoreError::io("remove", path)(error))
             }
             _ => Ok(()),
         }
+    }
+
+    /// A set of numbers is whole even if a thread panicked while it held it.
+    fn unflushed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.unflushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,5 +161,23 @@ mod tests {
         store.remove_outer(3).unwrap();
         store.remove_outer(3).unwrap();
         assert_eq!(store.outer_cycles().unwrap(), [12]);
+    }
+
+    #[test]
+    fn what_is_wanted_is_flushed_once_and_what_was_removed_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path().to_owned());
+        let waiting = || store.unflushed().iter().copied().collect::<Vec<_>>();
+        for cycle in 1..=4 {
+            store.clone().save_outer(cycle, 0, &outer(0.0)).unwrap();
+        }
+        store.remove_outer(1).unwrap();
+        assert_eq!(waiting(), [2, 3, 4]);
+        store.flush_outer(|cycle| cycle > 2).unwrap();
+        assert_eq!(waiting(), [2]);
+        // Someone else removed it: there is nothing to lose.
+        std::fs::remove_file(store.outer_path(2)).unwrap();
+        store.flush_outer(|_| true).unwrap();
+        assert_eq!(waiting(), [0; 0]);
     }
 }

@@ -59,6 +59,19 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// A run is to be started where parts of another one are.
+    #[error(
+        "{} holds parts of a run in {folder}/ but no {missing}: choose another folder, or \
+         remove {folder}/ if nothing in it is needed", path.display()
+    )]
+    Remains {
+        /// The folder.
+        path: PathBuf,
+        /// The folder in it that is not empty.
+        folder: &'static str,
+        /// The file without which the run cannot be resumed.
+        missing: &'static str,
+    },
     /// Another process works in the run directory.
     #[error("{} is in use by another process", path.display())]
     InUse {

@@ -21,9 +21,11 @@ use crate::error::StoreError;
 
 const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
-/// What a run directory holds before its experiment is written, which comes last.
+const FOLDERS: [&str; 3] = ["state", "checkpoints", "report"];
+/// What a run directory holds before its experiment is written, which comes last;
+/// its folders are empty then.
 const BEFORE_THE_EXPERIMENT: [&str; 5] =
-    [LOCK, "state", "checkpoints", "report", "environment.json"];
+    [LOCK, FOLDERS[0], FOLDERS[1], FOLDERS[2], "environment.json"];
 
 /// An open run directory. While it is open, no other process can open it.
 #[derive(Debug)]
@@ -44,6 +46,13 @@ impl RunDir {
             |name: &str| BEFORE_THE_EXPERIMENT.contains(&name) || name.starts_with(TEMPORARY);
         if entries.any(|e| e.is_ok_and(|e| !begun(&e.file_name().to_string_lossy()))) {
             return Err(StoreError::Occupied { path: path.to_owned() });
+        }
+        for folder in FOLDERS {
+            let entries = fs::read_dir(path.join(folder));
+            if entries.is_ok_and(|mut entries| entries.next().is_some()) {
+                let (path, missing) = (path.to_owned(), EXPERIMENT);
+                return Err(StoreError::Remains { path, folder, missing });
+            }
         }
         remove_partial_files(path)?;
         for folder in [run.state(), run.checkpoints_folder(), run.report()] {
@@ -168,6 +177,20 @@ mod tests {
         drop(run);
         assert!(RunDir::create(folder.path()).is_ok());
         assert!(!folder.path().join(".partial-x").exists());
+    }
+
+    #[test]
+    fn a_run_does_not_start_on_the_remains_of_another() {
+        for part in ["state/manifest-0000000003.json", "checkpoints/outer-000001.safetensors"] {
+            let folder = tempfile::tempdir().unwrap();
+            drop(RunDir::create(folder.path()).unwrap());
+            fs::write(folder.path().join(part), "").unwrap();
+            let message = RunDir::create(folder.path()).unwrap_err().to_string();
+            let (inside, _) = part.split_once('/').unwrap();
+            let expected = format!("holds parts of a run in {inside}/ but no experiment.toml");
+            assert!(message.starts_with(&format!("{} {expected}", folder.path().display())));
+            assert!(folder.path().join(part).exists());
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use hwa_core::{Role, Tensor, ValueType, Values, Weights};
 use safetensors::{Dtype, SafeTensors, View};
 use serde_json::Value;
 
-use crate::atomic::write_atomically;
+use crate::atomic::{write_atomically, write_unflushed};
 use crate::error::StoreError;
 
 /// What a file says about its tensors: JSON values by name.
@@ -30,6 +30,21 @@ pub fn write_tensors(
     weights: &Weights,
     metadata: &Metadata,
 ) -> Result<(), StoreError> {
+    let bytes = encoded(path, weights, metadata)?;
+    write_atomically(path, |file| file.write_all(&bytes))
+}
+
+/// Writes weights and metadata; only a flush makes them survive a power failure.
+pub(crate) fn write_tensors_unflushed(
+    path: &Path,
+    weights: &Weights,
+    metadata: &Metadata,
+) -> Result<(), StoreError> {
+    let bytes = encoded(path, weights, metadata)?;
+    write_unflushed(path, |file| file.write_all(&bytes))
+}
+
+fn encoded(path: &Path, weights: &Weights, metadata: &Metadata) -> Result<Vec<u8>, StoreError> {
     let json = |source| StoreError::Json { path: path.to_owned(), source };
     let mut metadata = metadata.clone();
     let roles = unusual_roles(weights);
@@ -39,9 +54,8 @@ pub fn write_tensors(
     let header = serde_json::to_string(&metadata).map_err(json)?;
     let header = HashMap::from([(METADATA_KEY.to_owned(), header)]);
     let views = weights.iter().map(|(name, tensor)| (name, TensorBytes(tensor)));
-    let bytes = safetensors::serialize(views, Some(header))
-        .map_err(|source| StoreError::NotSafetensors { path: path.to_owned(), source })?;
-    write_atomically(path, |file| file.write_all(&bytes))
+    safetensors::serialize(views, Some(header))
+        .map_err(|source| StoreError::NotSafetensors { path: path.to_owned(), source })
 }
 
 /// Reads weights and metadata.

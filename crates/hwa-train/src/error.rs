@@ -166,6 +166,16 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Whether something could not be written: with room on the disk, the run could
+    /// go on from its last state.
+    pub fn is_about_writing(&self) -> bool {
+        match self {
+            Self::Events { .. } => true,
+            Self::Store(StoreError::Io { action, .. }) => matches!(*action, "write" | "flush"),
+            _ => false,
+        }
+    }
+
     /// Whether this is only the echo of another model's failure.
     pub(crate) fn is_echo(&self) -> bool {
         matches!(self, Self::Collective(CollectiveError::Aborted))

@@ -2,13 +2,21 @@
 //!
 //! Libraries never print: they emit events. Whatever depends on the clock is
 //! under the key `time`, so that two runs can be compared without it.
+//!
+//! Logs outlive the program that wrote them. The first event says by which format
+//! it was written. Reading passes over fields and events that it does not know,
+//! and fills in what is missing, so fields can be added without a new format.
 
 use std::sync::{Mutex, PoisonError};
 
 use hwa_core::{Choice, WindowSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::disk::DiskUse;
 use crate::replica::{Recalibration, Tally};
+
+/// The format of `events.jsonl`. It changes when a field changes its meaning.
+pub const EVENTS_FORMAT: u32 = 1;
 
 /// Hears what happens.
 pub trait Observer: Send {
@@ -31,6 +39,7 @@ pub enum Event {
     /// records what the uninterrupted one would.
     Resumed {
         /// The steps that each model has done.
+        #[serde(default)]
         steps: Vec<u64>,
     },
     /// A model made a step. Shown, not recorded.
@@ -42,20 +51,28 @@ pub enum Event {
     /// The averaged curve had stopped getting better.
     StoppedEarly {
         /// The last cycle.
+        #[serde(default)]
         cycle: usize,
     },
     /// The run was interrupted and can be resumed. Shown, not recorded.
     Interrupted {
         /// The steps that each model has done.
+        #[serde(default)]
         steps: Vec<u64>,
     },
     /// The final pass is over.
     Finished(Box<Summary>),
+    /// Something that only a later version knows. Read, never recorded.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A run's beginning.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Started {
+    /// [`EVENTS_FORMAT`] of the program that wrote the log; 0 if it did not say.
+    pub format: u32,
     /// Models trained in parallel.
     pub num_models: usize,
     /// Steps of each.
@@ -72,12 +89,13 @@ pub struct Started {
     pub parameters: usize,
     /// Training, validation and test images.
     pub images: [usize; 3],
-    /// Bytes that the kept outer weights will take.
-    pub checkpoint_bytes: u64,
+    /// About how many bytes it will take on disk.
+    pub disk: DiskUse,
 }
 
 /// A model's step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stepped {
     /// The model.
     pub replica: usize,
@@ -93,7 +111,8 @@ pub struct Stepped {
 }
 
 /// The end of a cycle.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CycleEnded {
     /// The cycle, from 1.
     pub cycle: usize,
@@ -109,6 +128,7 @@ pub struct CycleEnded {
 
 /// What a model reports of a cycle.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ModelReport {
     /// Mean training loss over the cycle's steps.
     #[serde(with = "hwa_core::float")]
@@ -128,6 +148,7 @@ pub struct ModelReport {
 
 /// Where a model's time went in a cycle.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ModelTime {
     /// Seconds in steps.
     pub steps: f64,
@@ -139,6 +160,7 @@ pub struct ModelTime {
 
 /// When a cycle ended.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CycleTime {
     /// Seconds of training since the run began, earlier sessions included.
     pub elapsed: f64,
@@ -147,7 +169,8 @@ pub struct CycleTime {
 }
 
 /// What the judge says of a cycle.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Judged {
     /// The cycle.
     pub cycle: usize,
@@ -165,6 +188,7 @@ pub struct Judged {
 
 /// What judging took.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JudgeTime {
     /// Seconds of the judge for this cycle.
     pub seconds: f64,
@@ -172,6 +196,7 @@ pub struct JudgeTime {
 
 /// Some weights on some data.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Evaluation {
     /// Top-1 accuracy in percent.
     pub top1: f64,
@@ -201,7 +226,8 @@ impl Evaluation {
 }
 
 /// HWA weights of one window on some data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WindowEvaluation {
     /// Which of the plan's windows.
     pub window: usize,
@@ -214,7 +240,8 @@ pub struct WindowEvaluation {
 }
 
 /// The final figures of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Summary {
     /// The last cycle.
     pub last_cycle: usize,
@@ -234,6 +261,7 @@ pub struct Summary {
 
 /// The three levels on one split; what a method does not have is `None`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Levels {
     /// Each model's inner weights at the end of the last cycle, before its
     /// synchronization, with their own running statistics.
@@ -255,7 +283,8 @@ impl Levels {
 }
 
 /// The best cycle on test: not a choice, only the paper's figure.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BestOnTest {
     /// The cycle.
     pub cycle: usize,
@@ -269,9 +298,45 @@ pub struct BestOnTest {
 
 /// What a run took.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SummaryTime {
     /// Seconds of training, earlier sessions included.
     pub seconds: f64,
     /// Seconds of the judge, beside training, earlier sessions included.
     pub judge: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Event {
+        serde_json::from_str(line).unwrap()
+    }
+
+    #[test]
+    fn what_a_reader_does_not_know_is_passed_over() {
+        let line = r#"{"event":"stopped_early","cycle":3,"mood":{"of":["the","day"]}}"#;
+        assert_eq!(read(line), Event::StoppedEarly { cycle: 3 });
+        assert_eq!(read(r#"{"event":"weather","cycle":3}"#), Event::Unknown);
+    }
+
+    #[test]
+    fn what_a_writer_did_not_say_is_filled_in() {
+        let judged = Judged { cycle: 2, ..Judged::default() };
+        assert_eq!(read(r#"{"event":"judged","cycle":2}"#), Event::Judged(Box::new(judged)));
+        // As the first version wrote it: without a format, with another account of the disk.
+        let line = r#"{"event":"started","num_models":2,"checkpoint_bytes":9,
+            "windows":[{"length":5}]}"#;
+        let Event::Started(started) = read(line) else { panic!("started") };
+        assert_eq!((started.format, started.num_models), (0, 2));
+        assert_eq!(started.disk, DiskUse::default());
+        assert_eq!(started.windows[0].stride.get(), 1);
+        for name in ["started", "resumed", "stepped", "cycle_ended", "judged"] {
+            assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
+        }
+        for name in ["stopped_early", "interrupted", "finished"] {
+            assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
+        }
+    }
 }

@@ -3,7 +3,8 @@
 //! It works in its own thread, on a replica of its own. The verdict on cycle e is
 //! asked for at the end of cycle e+1, always, waiting if it must: the outcome of a
 //! run does not depend on how fast the judge is. What is still out when a state
-//! is saved is part of that state, and is judged again after a resume.
+//! is saved is part of that state, and is judged again after a resume. So an
+//! interrupt can end a judgement before its next batch.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,12 +17,15 @@ use hwa_data::Subset;
 use hwa_store::{Metadata, write_tensors};
 use serde::{Deserialize, Serialize};
 
-use crate::collective::{CollectiveError, Verdict};
+use crate::collective::{CollectiveError, Interrupt, Verdict};
 use crate::error::TrainError;
 use crate::event::{Evaluation, Event, JudgeTime, Judged, Observer, WindowEvaluation, announce};
 use crate::measure::Bench;
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{Every, JUDGE_SHARE, Settings};
+
+/// How often the leading model looks for an interrupt or a failure while it waits.
+const PATROL: Duration = Duration::from_millis(50);
 
 /// What the judge remembers between cycles, apart from the window's members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,11 +66,14 @@ pub(crate) struct JudgeDesk<'a> {
     cases: SyncSender<Case>,
     answers: Receiver<Answer>,
     out: Option<usize>,
+    /// The answer that has come and was not taken: until then it counts as out.
+    answer: Option<Answer>,
+    interrupt: &'a Interrupt,
     dismissed: &'a AtomicBool,
 }
 
 impl JudgeDesk<'_> {
-    /// The cycle whose verdict is still out.
+    /// The cycle whose verdict is still out, or was not taken.
     pub(crate) fn pending(&self) -> Option<usize> {
         self.out
     }
@@ -79,27 +86,34 @@ impl JudgeDesk<'_> {
         self.out = Some(cycle);
     }
 
-    /// Waits for the answer that is out, if one is.
+    /// Waits for the answer that is out, if one is. An interrupt ends the wait.
     pub(crate) fn wait(
         &mut self,
-        check: impl Fn() -> Result<(), TrainError>,
-    ) -> Result<Option<Answer>, TrainError> {
-        if self.out.is_none() {
-            return Ok(None);
-        }
-        loop {
-            match self.answers.recv_timeout(Duration::from_millis(50)) {
-                Ok(answer) => {
-                    self.out = None;
-                    return Ok(Some(answer));
-                }
+        check: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        while self.out.is_some() && self.answer.is_none() {
+            let received = self.answers.recv_timeout(PATROL);
+            // First: an interrupted judge leaves without an answer.
+            if self.interrupt.is_requested() {
+                return Err(CollectiveError::Interrupted);
+            }
+            match received {
+                Ok(answer) => self.answer = Some(answer),
                 Err(RecvTimeoutError::Timeout) => check()?,
                 // The judge failed; its own error tells more.
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(CollectiveError::Aborted.into());
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(CollectiveError::Aborted),
             }
         }
+        Ok(())
+    }
+
+    /// Takes the answer that was waited for, if there was one to wait for.
+    pub(crate) fn take(&mut self) -> Option<Answer> {
+        let answer = self.answer.take();
+        if answer.is_some() {
+            self.out = None;
+        }
+        answer
     }
 }
 
@@ -117,10 +131,13 @@ pub(crate) struct JudgeSeat {
 }
 
 /// A desk between the leading model and the judge.
-pub(crate) fn desk(dismissed: &AtomicBool) -> (JudgeDesk<'_>, JudgeSeat) {
+pub(crate) fn desk<'a>(
+    interrupt: &'a Interrupt,
+    dismissed: &'a AtomicBool,
+) -> (JudgeDesk<'a>, JudgeSeat) {
     let (cases, inbox) = sync_channel(1);
     let (outbox, answers) = sync_channel(1);
-    let desk = JudgeDesk { cases, answers, out: None, dismissed };
+    let desk = JudgeDesk { cases, answers, out: None, answer: None, interrupt, dismissed };
     (desk, JudgeSeat { cases: inbox, answers: outbox })
 }
 
@@ -129,7 +146,7 @@ impl JudgeSeat {
     pub(crate) fn judge_all(self, mut judge: Judge<'_>) -> Result<(), TrainError> {
         while let Ok(case) = self.cases.recv() {
             let answer = judge.judge(&case);
-            // Dismissed: nobody waits for the answer, which may be half of one.
+            // Nobody waits for the answer any more, which may be half of one.
             if (judge.bench.cancelled)() {
                 break;
             }

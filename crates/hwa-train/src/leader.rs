@@ -5,12 +5,12 @@ use std::time::Instant;
 use hwa_core::{Cycle, OuterWeights, Weights};
 use hwa_store::CheckpointStore;
 
-use crate::collective::{Synchronized, Verdict};
+use crate::collective::{CollectiveError, Synchronized, Verdict};
 use crate::error::TrainError;
 use crate::event::{CycleEnded, CycleTime, Event, announce};
-use crate::judge::{Answer, Case, JudgeDesk, JudgeState};
+use crate::judge::{Case, JudgeDesk, JudgeState};
 use crate::log::EventLog;
-use crate::state::Lead;
+use crate::state::{Lead, oldest_needed};
 use crate::trainer::Session;
 
 /// The first model's additional duties.
@@ -25,6 +25,8 @@ pub(crate) struct Leader<'a> {
     began: Instant,
     judge_seconds: f64,
     last: Option<LastCycle>,
+    /// The cycle whose models were last saved for its judgement.
+    models_saved: Option<usize>,
 }
 
 /// What is known when training is over.
@@ -61,6 +63,8 @@ impl<'a> Leader<'a> {
             began: Instant::now(),
             judge_seconds: lead.judging,
             last: None,
+            // The state that is gone on from has them.
+            models_saved: lead.pending,
         };
         if let Some(number) = lead.pending {
             leader.hand_in_again(number)?;
@@ -70,8 +74,7 @@ impl<'a> Leader<'a> {
 
     /// A verdict that was still out when the state was saved is asked for again.
     fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
-        let cycle = self.session.settings.plan.cycles().nth(number.saturating_sub(1));
-        let Some(cycle) = cycle else { return Ok(()) };
+        let Some(cycle) = self.session.settings.plan.cycle(number) else { return Ok(()) };
         let outer = self.checkpoints.load_outer(number)?;
         let inner = match self.session.settings.evaluate.inner {
             true => self.session.states.load_pending(number)?,
@@ -81,21 +84,26 @@ impl<'a> Leader<'a> {
         Ok(())
     }
 
+    /// Waits for the verdict on the cycle before. An interrupt ends the wait, and
+    /// leaves a state in which that verdict is still out.
+    pub(crate) fn await_verdict(
+        &mut self,
+        check: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        self.desk.wait(check)
+    }
+
     /// Stores and logs a cycle, hands it to the judge, and returns the verdict on
-    /// the cycle before.
+    /// the cycle before, which was waited for.
     pub(crate) fn consider(
         &mut self,
         cycle: &Cycle,
         synchronized: &Synchronized,
         seconds: f64,
-        check: impl Fn() -> Result<(), TrainError>,
     ) -> Result<Verdict, TrainError> {
         let settings = self.session.settings;
         let outer = &synchronized.outer;
         self.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
-        if settings.evaluate.inner {
-            self.session.states.save_pending(cycle.number, &synchronized.models)?;
-        }
         let ended = Event::CycleEnded(CycleEnded {
             cycle: cycle.number,
             step: cycle.end,
@@ -106,8 +114,7 @@ impl<'a> Leader<'a> {
         self.log.record(&ended)?;
         announce(self.session.observer, &ended);
 
-        let answer = self.desk.wait(check)?;
-        let verdict = self.hear(answer)?;
+        let verdict = self.hear()?;
         let inner = if settings.evaluate.inner { synchronized.models.clone() } else { Vec::new() };
         self.desk.hand_in(Case { cycle: *cycle, outer: outer.clone(), inner });
         self.last = Some(LastCycle {
@@ -118,8 +125,8 @@ impl<'a> Leader<'a> {
         Ok(verdict)
     }
 
-    fn hear(&mut self, answer: Option<Answer>) -> Result<Verdict, TrainError> {
-        let Some(answer) = answer else { return Ok(Verdict::Continue) };
+    fn hear(&mut self) -> Result<Verdict, TrainError> {
+        let Some(answer) = self.desk.take() else { return Ok(Verdict::Continue) };
         if let Some(judged) = answer.judged {
             self.log.record(&Event::Judged(Box::new(judged)))?;
         }
@@ -128,24 +135,40 @@ impl<'a> Leader<'a> {
         Ok(answer.verdict)
     }
 
-    /// The run's part of a state.
-    pub(crate) fn snapshot(&self) -> Result<Lead, TrainError> {
+    /// The run's part of a state. What the state needs is on the disk before it.
+    pub(crate) fn snapshot(&mut self) -> Result<Lead, TrainError> {
+        let Session { settings, states, .. } = self.session;
+        let pending = self.desk.pending();
+        let needed = oldest_needed(&settings.plan, pending);
+        let keeps = |cycle| settings.checkpoints.keeps(cycle, &settings.plan);
+        self.checkpoints.flush_outer(|cycle| cycle >= needed || keeps(cycle))?;
+        if let Some(last) = &self.last
+            && settings.evaluate.inner
+            && pending == Some(last.cycle)
+            && pending != self.models_saved
+        {
+            states.save_pending(last.cycle, &last.inner)?;
+            self.models_saved = pending;
+        }
         Ok(Lead {
             events_bytes: self.log.synced_bytes()?,
             judge: self.judge.clone(),
-            pending: self.desk.pending(),
+            pending,
             elapsed: self.elapsed(),
             judging: self.judge_seconds,
         })
     }
 
-    /// Waits for the verdict on the last cycle.
+    /// Waits for the verdict on the last cycle. Nothing, if an interrupt came first.
     pub(crate) fn close(
         mut self,
-        check: impl Fn() -> Result<(), TrainError>,
-    ) -> Result<Closing, TrainError> {
-        let answer = self.desk.wait(check)?;
-        self.hear(answer)?;
+        check: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<Option<Closing>, TrainError> {
+        match self.desk.wait(check) {
+            Err(CollectiveError::Interrupted) => return Ok(None),
+            other => other?,
+        }
+        self.hear()?;
         let last = self.last.as_ref().map_or(0, |last| last.cycle);
         if last < self.session.settings.plan.num_cycles() {
             let event = Event::StoppedEarly { cycle: last };
@@ -154,7 +177,7 @@ impl<'a> Leader<'a> {
         }
         let seconds = self.elapsed();
         let Self { log, judge, last, judge_seconds, .. } = self;
-        Ok(Closing { log, judge, last, seconds, judge_seconds })
+        Ok(Some(Closing { log, judge, last, seconds, judge_seconds }))
     }
 
     fn elapsed(&self) -> f64 {

@@ -7,6 +7,7 @@
 //! tested in milliseconds on a toy.
 
 mod collective;
+mod disk;
 mod error;
 mod event;
 mod experiment;
@@ -28,10 +29,11 @@ pub use collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
     Verdict,
 };
+pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
-    BestOnTest, CycleEnded, CycleTime, Evaluation, Event, JudgeTime, Judged, Levels, ModelReport,
-    ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
+    BestOnTest, CycleEnded, CycleTime, EVENTS_FORMAT, Evaluation, Event, JudgeTime, Judged, Levels,
+    ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Data, EvaluateTable, EveryText, Experiment, Hwa, Method, Model,
@@ -44,4 +46,4 @@ pub use replica::{Recalibration, Replica, ReplicaError, State, StepStats, Tally}
 pub use run::{BuildReplica, Outcome, Run};
 pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
 pub use span::{Span, SpanError};
-pub use state::Identity;
+pub use state::{Identity, SavedState};

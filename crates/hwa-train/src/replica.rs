@@ -64,6 +64,7 @@ pub struct StepStats {
 
 /// What re-estimation took.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Recalibration {
     /// Training images used.
     pub images: u64,

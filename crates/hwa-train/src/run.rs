@@ -8,11 +8,12 @@ use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
 use hwa_data::{Subset, Transform, steps_per_epoch};
-use hwa_store::{RunDir, StoreError, write_atomically};
+use hwa_store::{CheckpointStore, RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
+use crate::disk::DiskUse;
 use crate::error::TrainError;
-use crate::event::{Event, Observer, Started, Summary, announce};
+use crate::event::{EVENTS_FORMAT, Event, Observer, Started, Summary, announce};
 use crate::final_pass::{FinalPass, SealedTest};
 use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
@@ -20,7 +21,7 @@ use crate::log::EventLog;
 use crate::measure::Bench;
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{Init, Settings};
-use crate::state::{Identity, Lead, Manifest, StateStore};
+use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
 use crate::trainer::{Ending, Session, Trainer};
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
@@ -66,13 +67,18 @@ pub enum Outcome {
 }
 
 impl Run<'_> {
-    /// Trains to the end, to an interrupt, or to an error.
+    /// Trains to the end, to an interrupt, or to an error. A run that is finished
+    /// is not trained again: it gives its figures.
     pub fn train(&self) -> Result<Outcome, TrainError> {
         let checkpoints = self.dir.checkpoints();
-        let identity = self.identity.clone();
-        let mut states =
-            StateStore::new(self.dir.state(), identity, self.settings, checkpoints.clone());
+        let mut states = self.states(checkpoints.clone());
         let manifest = states.newest()?;
+        if let Some(summary) = self.finished()? {
+            // Once more: the process may have been killed before it was through.
+            states.tidy(summary.last_cycle)?;
+            announce(self.observer, &Event::Finished(Box::new(summary.clone())));
+            return Ok(Outcome::Finished(Box::new(summary)));
+        }
         let beginning = || Lead {
             events_bytes: 0,
             judge: JudgeState::new(self.settings),
@@ -102,27 +108,49 @@ impl Run<'_> {
             observer: self.observer,
             interrupt: &self.interrupt,
         };
-        let steps = match self.run_threads(&session, manifest.as_ref(), &lead, log)? {
-            Ended::Interrupted(steps) => steps,
-            Ended::Done(closing) => match self.finish(closing)? {
-                Some(summary) => return Ok(Outcome::Finished(Box::new(summary))),
-                // The final pass comes again after a resume from the last state.
-                None => states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps()),
-            },
-        };
+        if let Some(closing) = self.run_threads(&session, manifest.as_ref(), &lead, log)?
+            && let Some(summary) = self.finish(closing, &states)?
+        {
+            return Ok(Outcome::Finished(Box::new(summary)));
+        }
+        // What was under way comes again after a resume from the newest state.
+        let steps = states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps());
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
     }
 
+    /// The state that [`Self::train`] would go on from, if there is one.
+    pub fn saved_state(&self) -> Result<Option<SavedState>, TrainError> {
+        self.states(self.dir.checkpoints()).saved()
+    }
+
+    fn states(&self, checkpoints: CheckpointStore) -> StateStore {
+        StateStore::new(self.dir.state(), self.identity.clone(), self.settings, checkpoints)
+    }
+
+    /// The figures of a run that is finished.
+    fn finished(&self) -> Result<Option<Summary>, TrainError> {
+        let path = self.dir.summary();
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let json = |source| StoreError::Json { path: path.clone(), source };
+        Ok(Some(serde_json::from_str(&read_to_string(&path)?).map_err(json)?))
+    }
+
     fn started(&self) -> Result<Event, TrainError> {
         let plan = &self.settings.plan;
-        let parameters = on_its_own_threads("the first model", self.threads_per_model, || {
-            let replica = self.build("the first model", 0)?;
-            let failed = |source| TrainError::Replica { replica: 0, step: 0, source };
-            Ok(replica.weights().map_err(failed)?.num_elements())
-        })?;
-        let kept = (1..=plan.num_cycles()).filter(|c| self.settings.checkpoints.keeps(*c, plan));
+        let (parameters, disk) =
+            on_its_own_threads("the first model", self.threads_per_model, || {
+                let replica = self.build("the first model", 0)?;
+                let failed = |source| TrainError::Replica { replica: 0, step: 0, source };
+                let weights = replica.weights().map_err(failed)?;
+                let state = replica.state().map_err(failed)?;
+                let disk = DiskUse::expected(self.settings, &weights, &state);
+                Ok((weights.num_elements(), disk))
+            })?;
         Ok(Event::Started(Started {
+            format: EVENTS_FORMAT,
             num_models: plan.num_models.get(),
             max_steps: plan.max_steps.get(),
             sync_period: plan.sync_period.get(),
@@ -131,21 +159,22 @@ impl Run<'_> {
             windows: plan.windows.clone(),
             parameters,
             images: [self.train.len(), self.validation.len(), self.test.len()],
-            checkpoint_bytes: (kept.count() * parameters * size_of::<f32>()) as u64,
+            disk,
         }))
     }
 
+    /// Trains in threads; nothing, if it was interrupted.
     fn run_threads(
         &self,
         session: &Session<'_>,
         manifest: Option<&Manifest>,
         lead: &Lead,
         log: EventLog,
-    ) -> Result<Ended, TrainError> {
+    ) -> Result<Option<Closing>, TrainError> {
         let size = self.settings.plan.num_models.get();
         let group = ThreadGroup::new(size, self.interrupt.clone());
         let dismissed = AtomicBool::new(false);
-        let (desk, seat) = desk(&dismissed);
+        let (desk, seat) = desk(&self.interrupt, &dismissed);
         let mut leader = Some(Leader::new(session, log, desk, lead)?);
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
             let judge = || {
@@ -220,7 +249,7 @@ impl Run<'_> {
         lead: &Lead,
         dismissed: &AtomicBool,
     ) -> Result<(), TrainError> {
-        let cancelled = || dismissed.load(Ordering::Acquire);
+        let cancelled = || dismissed.load(Ordering::Acquire) || self.interrupt.is_requested();
         let cancelled: &(dyn Fn() -> bool + Sync) = &cancelled;
         on_its_own_threads("the judge", self.threads_per_model, move || {
             let mut judge = Judge {
@@ -265,7 +294,11 @@ impl Run<'_> {
     }
 
     /// The final pass; nothing, if it was interrupted.
-    fn finish(&self, mut closing: Closing) -> Result<Option<Summary>, TrainError> {
+    fn finish(
+        &self,
+        mut closing: Closing,
+        states: &StateStore,
+    ) -> Result<Option<Summary>, TrainError> {
         let summary = on_its_own_threads("the final pass", self.threads_per_model, || {
             let checkpoints = self.dir.checkpoints();
             let cancelled = || self.interrupt.is_requested();
@@ -278,11 +311,14 @@ impl Run<'_> {
                 checkpoints: &checkpoints,
             };
             pass.run(&closing)
-        })?;
+        });
+        // First: a pass that was cut short may also have failed of it.
         if self.interrupt.is_requested() {
             return Ok(None);
         }
+        let summary = summary?;
         let finished = Event::Finished(Box::new(summary.clone()));
+        states.flush_kept(summary.last_cycle)?;
         closing.log.record(&finished)?;
         closing.log.synced_bytes()?;
         // The summary comes last: where it is, a run is finished.
@@ -290,32 +326,25 @@ impl Run<'_> {
         let text = serde_json::to_string_pretty(&summary)
             .map_err(|source| StoreError::Json { path: path.clone(), source })?;
         write_atomically(&path, |file| writeln!(file, "{text}"))?;
+        // After it: a run without a summary may need outer weights that it will not keep.
+        states.tidy(summary.last_cycle)?;
         announce(self.observer, &finished);
         Ok(Some(summary))
     }
 }
 
-/// How all models ended.
-enum Ended {
-    Done(Closing),
-    Interrupted(Vec<u64>),
-}
-
-fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Ended, TrainError> {
-    let (mut closing, mut steps, mut echo) = (None, Vec::new(), None);
+/// How all models ended together.
+fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Option<Closing>, TrainError> {
+    let (mut closing, mut echo) = (None, None);
     for ending in endings {
         match ending {
             Ok(Ending::Done(mine)) => closing = closing.or(mine),
-            Ok(Ending::Interrupted(step)) => steps.push(step),
+            Ok(Ending::Interrupted) => {}
             Err(error) if error.is_echo() => echo = Some(error),
             Err(error) => return Err(error),
         }
     }
-    match (echo, closing) {
-        (Some(error), _) => Err(error),
-        (None, Some(closing)) => Ok(Ended::Done(closing)),
-        (None, None) => Ok(Ended::Interrupted(steps)),
-    }
+    echo.map_or(Ok(closing), Err)
 }
 
 /// Runs `work` in a pool of its own: a shared pool would serialise the models.

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hwa_core::{Tensor, Weights};
+use hwa_core::{Plan, Tensor, Weights};
 use hwa_store::{CheckpointStore, Metadata, StoreError, read_tensors, read_to_string};
 use hwa_store::{write_atomically, write_tensors};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,15 @@ pub struct Identity {
     pub allow_other_arithmetic: bool,
 }
 
+/// A state that a run can go on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedState {
+    /// The file that makes it complete.
+    pub manifest: PathBuf,
+    /// The steps that each model has done.
+    pub steps: Vec<u64>,
+}
+
 /// Collects the models' parts and commits them when all are there.
 pub(crate) struct StateStore {
     folder: PathBuf,
@@ -152,6 +161,13 @@ impl StateStore {
         let manifest = self.read_manifest(path)?;
         self.resumed_at = *step;
         Ok(Some(manifest))
+    }
+
+    /// Where the newest complete state is, and what it is worth.
+    pub(crate) fn saved(&self) -> Result<Option<SavedState>, TrainError> {
+        let Some((_, manifest)) = self.manifests()?.pop() else { return Ok(None) };
+        let steps = self.read_manifest(&manifest)?.steps();
+        Ok(Some(SavedState { manifest, steps }))
     }
 
     fn read_manifest(&self, path: &Path) -> Result<Manifest, TrainError> {
@@ -303,18 +319,35 @@ impl StateStore {
                 remove(&path)?;
             }
         }
-        // The pending cycle itself is judged again, whether or not a window holds it.
         let plan = &self.settings.plan;
-        let needed = match oldest.lead.pending {
-            Some(cycle) => plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle),
-            None => 1,
-        };
+        let needed = oldest_needed(plan, oldest.lead.pending);
         for cycle in self.checkpoints.outer_cycles()? {
-            if cycle < needed && !self.settings.checkpoints.keeps(cycle, &self.settings.plan) {
+            if cycle < needed && !self.settings.checkpoints.keeps(cycle, plan) {
                 self.checkpoints.remove_outer(cycle)?;
             }
         }
         Ok(())
+    }
+
+    /// Leaves the outer weights that a finished run of `last` cycles keeps, and no
+    /// others. Which ones were still there depends on when states were saved.
+    pub(crate) fn tidy(&self, last: usize) -> Result<(), TrainError> {
+        for cycle in self.checkpoints.outer_cycles()? {
+            if !self.keeps(cycle, last) {
+                self.checkpoints.remove_outer(cycle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes the outer weights that a finished run of `last` cycles keeps.
+    pub(crate) fn flush_kept(&self, last: usize) -> Result<(), TrainError> {
+        Ok(self.checkpoints.flush_outer(|cycle| self.keeps(cycle, last))?)
+    }
+
+    fn keeps(&self, cycle: usize, last: usize) -> bool {
+        let Settings { checkpoints, plan, .. } = &self.settings;
+        cycle == last || (cycle < last && checkpoints.keeps(cycle, plan))
     }
 
     /// Steps and paths of the manifests, oldest first.
@@ -345,6 +378,12 @@ impl StateStore {
         }
         Ok(found)
     }
+}
+
+/// The oldest cycle whose outer weights a state needs in which the verdict on
+/// `pending` is out. That cycle is judged again, whether or not a window holds it.
+pub(crate) fn oldest_needed(plan: &Plan, pending: Option<usize>) -> usize {
+    pending.map_or(1, |cycle| plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle))
 }
 
 /// Weights and momentum as one set of tensors, under prefixes.

@@ -35,8 +35,8 @@ pub(crate) struct Session<'a> {
 pub(crate) enum Ending {
     /// The budget is used up or the judge stopped it; the leading model closes.
     Done(Option<Closing>),
-    /// Interrupted after so many steps, with the state saved.
-    Interrupted(u64),
+    /// Interrupted; there is a state to go on from.
+    Interrupted,
 }
 
 /// One model on its way through the cycles.
@@ -96,22 +96,38 @@ impl<'a, C: Collective> Trainer<'a, C> {
             if self.run_inner_steps(&cycle)? == Pace::Interrupted {
                 return self.leave();
             }
+            if self.await_verdict()? == Pace::Interrupted {
+                return self.leave();
+            }
             let Some((synchronized, seconds)) = self.synchronize(&cycle)? else {
                 return self.leave();
             };
             let verdict = match &mut self.leader {
                 // Stores, logs and hands over to the judge; answers for the cycle before.
-                Some(leader) => leader
-                    .consider(&cycle, &synchronized, seconds, || Ok(self.collective.check()?))?,
+                Some(leader) => leader.consider(&cycle, &synchronized, seconds)?,
                 None => Verdict::Continue,
             };
             if self.collective.agree(verdict)? == Verdict::Stop {
                 break;
             }
         }
-        let check = || Ok(self.collective.check()?);
-        let closing = self.leader.map(|leader| leader.close(check)).transpose()?;
-        Ok(Ending::Done(closing))
+        let Some(leader) = self.leader else { return Ok(Ending::Done(None)) };
+        match leader.close(|| self.collective.check())? {
+            Some(closing) => Ok(Ending::Done(Some(closing))),
+            // What follows the newest state comes again, the last judgement included.
+            None => Ok(Ending::Interrupted),
+        }
+    }
+
+    /// The leading model waits for the judge here, not after the synchronization:
+    /// here it can still save a state. The others wait for it at the average.
+    fn await_verdict(&mut self) -> Result<Pace, TrainError> {
+        let Some(leader) = &mut self.leader else { return Ok(Pace::Done) };
+        match leader.await_verdict(|| self.collective.check()) {
+            Ok(()) => Ok(Pace::Done),
+            Err(CollectiveError::Interrupted) => Ok(Pace::Interrupted),
+            Err(other) => Err(other.into()),
+        }
     }
 
     /// A builder that draws from a generator of its own would give each model other
@@ -165,7 +181,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(())
     }
 
-    fn save_what_is_due(&self, cycle: &Cycle) -> Result<(), TrainError> {
+    fn save_what_is_due(&mut self, cycle: &Cycle) -> Result<(), TrainError> {
         let settings = self.session.settings;
         if settings.checkpoints.wants_inner(cycle, self.step) {
             let replica = self.collective.rank();
@@ -179,18 +195,18 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(())
     }
 
-    fn save_state(&self, occasion: Occasion) -> Result<(), TrainError> {
+    fn save_state(&mut self, occasion: Occasion) -> Result<(), TrainError> {
         let state = self.replica.state().map_err(|source| self.failed(source))?;
         self.ensure_finite(&state.weights)?;
         let part = ModelState { step: self.step, losses: self.losses, state };
-        let lead = self.leader.as_ref().map(Leader::snapshot).transpose()?;
+        let lead = self.leader.as_mut().map(Leader::snapshot).transpose()?;
         self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
     }
 
     /// Interrupted: saves where this model is.
-    fn leave(self) -> Result<Ending, TrainError> {
+    fn leave(mut self) -> Result<Ending, TrainError> {
         self.save_state(Occasion::Interrupt)?;
-        Ok(Ending::Interrupted(self.step))
+        Ok(Ending::Interrupted)
     }
 
     /// Averages the models and restarts from the average. Nothing, if an interrupt

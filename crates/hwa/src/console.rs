@@ -89,8 +89,16 @@ impl Console {
         ));
         self.say(&format!("window length (cycles): {windows}"));
         self.say(&format!("images: {train} train, {validation} validation, {test} test"));
-        let megabytes = started.checkpoint_bytes as f64 / 1e6;
-        self.say(&format!("outer checkpoints will take {megabytes:.1} MB"));
+        let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+        let disk = &started.disk;
+        self.say(&format!(
+            "disk: about {} (outer weights {}, inner weights {}, states {}, best weights {})",
+            megabytes(disk.total()),
+            megabytes(disk.outer),
+            megabytes(disk.inner),
+            megabytes(disk.states),
+            megabytes(disk.best),
+        ));
         self.start_bars(&[]);
     }
 
@@ -179,6 +187,7 @@ impl Observer for Console {
                 self.say(&format!("stopped after cycle {cycle}: no better score any more"));
             }
             Event::Interrupted { .. } | Event::Finished(_) => self.close(),
+            Event::Unknown => {}
         }
     }
 }

@@ -2,9 +2,14 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::thread::available_parallelism;
 
+use hwa_store::{StoreError, read_to_string, write_atomically};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
 
 /// What a run ran on.
 #[derive(Debug, Serialize)]
@@ -29,6 +34,36 @@ impl Environment {
             arithmetic: arithmetic(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
+    }
+}
+
+/// What a run went on with, and after how many steps of each model.
+#[derive(Debug, Serialize)]
+pub(crate) struct Resumed {
+    pub(crate) after_steps: Vec<u64>,
+    #[serde(flatten)]
+    pub(crate) environment: Environment,
+}
+
+impl Resumed {
+    /// Adds this to the list `resumed` in the file. What the file says of the
+    /// beginning stays, and so does what it says of other resumptions.
+    pub(crate) fn record(&self, path: &Path) -> Result<(), Failure> {
+        let json = |source| StoreError::Json { path: path.to_owned(), source };
+        let mut recorded: Map<String, Value> = match path.exists() {
+            true => serde_json::from_str(&read_to_string(path)?).map_err(json)?,
+            false => Map::new(),
+        };
+        let list = recorded.entry("resumed").or_insert_with(|| json!([]));
+        match list.as_array_mut() {
+            Some(list) => list.push(serde_json::to_value(self).map_err(json)?),
+            None => {
+                let reason = format!("{}: `resumed` is not a list", path.display());
+                return Err(Failure::Run(anyhow::Error::msg(reason)));
+            }
+        }
+        let text = serde_json::to_string_pretty(&recorded).map_err(json)?;
+        Ok(write_atomically(path, |file| writeln!(file, "{text}"))?)
     }
 }
 

@@ -17,6 +17,13 @@ pub(crate) enum Failure {
     Usage(anyhow::Error),
     /// It failed on the way: exit code 1.
     Run(anyhow::Error),
+    /// It failed on the way, and can go on when the cause is gone: exit code 1.
+    Stopped {
+        /// Why.
+        error: anyhow::Error,
+        /// What is left, and how to go on from it.
+        advice: String,
+    },
     /// Training was interrupted and can be resumed: exit code 130.
     Interrupted {
         /// The run directory.
@@ -28,6 +35,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(error) | Self::Run(error) => f.write_str(&chain(error)),
+            Self::Stopped { error, advice } => write!(f, "{}; {advice}", chain(error)),
             Self::Interrupted { .. } => f.write_str("interrupted"),
         }
     }
@@ -48,6 +56,10 @@ impl Failure {
             }
             Self::Run(error) => {
                 tell(format_args!("error: {}", chain(&error)));
+                ExitCode::from(1)
+            }
+            Self::Stopped { error, advice } => {
+                tell(format_args!("error: {}\n{advice}", chain(&error)));
                 ExitCode::from(1)
             }
             Self::Interrupted { run } => {
@@ -102,9 +114,10 @@ impl From<ReplicaError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Occupied { .. } | StoreError::InUse { .. } | StoreError::NotARun { .. } => {
-                Self::Usage(error.into())
-            }
+            StoreError::Occupied { .. }
+            | StoreError::Remains { .. }
+            | StoreError::InUse { .. }
+            | StoreError::NotARun { .. } => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
         }
     }

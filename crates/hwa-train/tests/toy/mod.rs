@@ -9,6 +9,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hwa_core::{Decay, Plan, Role, Schedule, Tensor, Values, Weights, WindowSpec};
 use hwa_data::{
@@ -30,7 +31,10 @@ pub(crate) struct Toy {
     running_mean: f32,
     batches: i64,
     steps: u64,
+    /// Batches that it has re-estimated or evaluated on.
+    looks: u64,
     fault: Option<Fault>,
+    interrupt: Interrupt,
 }
 
 /// What goes wrong, and when.
@@ -40,6 +44,9 @@ pub(crate) enum Fault {
     ErrorAtStep(u64),
     NanAtStep(u64),
     PanicInEvaluate,
+    /// Asks for an interrupt in the n-th batch that is not a step, after a while,
+    /// and panics if it is given another one.
+    InterruptInBatch(u64),
     StartsElsewhere,
     /// No fault, but a loss that is not quadratic: steps are no longer linear.
     Bent,
@@ -50,7 +57,32 @@ impl Toy {
         let elsewhere = if fault == Some(Fault::StartsElsewhere) { 0.5 } else { 0.0 };
         let start = |i: usize| (i as f32 + 1.0) * (init as f32 + 1.0) + elsewhere;
         let w = (0..SIZE).map(start).collect();
-        Self { w, v: vec![0.0; SIZE], running_mean: 0.0, batches: 0, steps: 0, fault }
+        Self {
+            w,
+            v: vec![0.0; SIZE],
+            running_mean: 0.0,
+            batches: 0,
+            steps: 0,
+            looks: 0,
+            fault,
+            interrupt: Interrupt::new(),
+        }
+    }
+
+    fn with_interrupt(self, interrupt: Interrupt) -> Self {
+        Self { interrupt, ..self }
+    }
+
+    fn look(&mut self) {
+        self.looks += 1;
+        if let Some(Fault::InterruptInBatch(at)) = self.fault
+            && self.looks >= at
+        {
+            assert!(self.looks == at, "the toy was interrupted and is judged on");
+            // Long enough for the models to come to the cycle's end and wait for the verdict.
+            std::thread::sleep(Duration::from_millis(100));
+            self.interrupt.request();
+        }
     }
 
     pub(crate) fn point(&self) -> &[f32] {
@@ -129,6 +161,7 @@ impl Replica for Toy {
         let (mut sum, mut images) = (0.0, 0);
         for batch in batches {
             let batch = batch?;
+            self.look();
             sum += batch.images.iter().map(|x| f64::from(*x)).sum::<f64>();
             images += batch.len() as u64;
         }
@@ -138,6 +171,7 @@ impl Replica for Toy {
 
     fn evaluate(&mut self, batch: &Batch) -> Result<Tally, ReplicaError> {
         assert!(self.fault != Some(Fault::PanicInEvaluate), "the toy does not like to be judged");
+        self.look();
         let mut tally = Tally::default();
         for image in batch.images.chunks(SIZE) {
             let loss = self.distance(image) / 2.0;
@@ -259,13 +293,17 @@ pub(crate) fn train_with(
     let dir = if fresh { RunDir::create(path)? } else { RunDir::open(path)? };
     std::fs::write(dir.experiment(), "").unwrap();
     let interrupt = observer.lock().unwrap().interrupt_at.as_ref().map(|(_, _, i)| i.clone());
+    let interrupt = interrupt.unwrap_or_default();
     let run = Run {
         settings,
         train: images(0),
         validation: images(1),
         test: SealedTest::new(images(2)),
         transform: transform(),
-        build: &|init| Ok(Box::new(Toy::new(init, faults(seat())))),
+        build: &|init| {
+            let toy = Toy::new(init, faults(seat()));
+            Ok(Box::new(toy.with_interrupt(interrupt.clone())))
+        },
         dir: &dir,
         identity: Identity {
             experiment: "toy".into(),
@@ -274,7 +312,7 @@ pub(crate) fn train_with(
         },
         threads_per_model: 1,
         observer,
-        interrupt: interrupt.unwrap_or_default(),
+        interrupt: interrupt.clone(),
     };
     run.train()
 }

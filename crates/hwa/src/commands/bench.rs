@@ -1,12 +1,13 @@
 //! `hwa bench`: how fast it is here.
 
-use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
 use hwa_core::seed::{Purpose, Random};
 use hwa_data::{Batch, ImageShape};
 use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
+use hwa_train::Replica;
 use serde_json::json;
 
 use crate::arguments::BenchStep;
@@ -21,21 +22,17 @@ pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
     let side = arguments.size.get();
     let images = ImageShape { height: side, width: side, channels: 3 };
     let task = Task { images, classes: arguments.classes.get() };
-    let together = Barrier::new(arguments.replicas.get());
-    let medians: Vec<f64> = thread::scope(|scope| {
-        let replica = |number: usize| {
-            let together = &together;
-            scope.spawn(move || {
-                opened::on_threads(Some(arguments.threads), || {
-                    median_step(arguments, &spec, task, number as u32, together)
-                })
-            })
-        };
-        let running: Vec<_> = (0..arguments.replicas.get()).map(replica).collect();
-        let joined = running.into_iter().map(|r| {
-            r.join().unwrap_or_else(|_| Err(Failure::Run(anyhow::anyhow!("a replica panicked"))))
-        });
-        joined.collect::<Result<_, _>>()
+    let medians = all_at_once(arguments.replicas.get(), |number, start| {
+        opened::on_threads(Some(arguments.threads), || {
+            let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
+            let origin = Origin { seed: 1, replica: number as u32 };
+            let mut replica = spec.build(task, origin, config)?;
+            let batch = noise(task, arguments.batch.get(), number as u32);
+            match start.wait() {
+                true => median_step(arguments, replica.as_mut(), &batch).map(Some),
+                false => Ok(None),
+            }
+        })
     })?;
     let images = arguments.batch.get() as f64;
     let images_per_second: f64 = medians.iter().map(|seconds| images / seconds).sum();
@@ -58,23 +55,67 @@ pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A replica's place at the start. Whoever drops it unused lets nobody go.
+struct Start {
+    ready: Sender<()>,
+    go: Receiver<()>,
+}
+
+impl Start {
+    /// Waits until everyone is ready. False, if someone never will be.
+    fn wait(self) -> bool {
+        let Self { ready, go } = self;
+        let announced = ready.send(()).is_ok();
+        // The starter counts until nobody can be ready any more.
+        drop(ready);
+        announced && go.recv().is_ok()
+    }
+}
+
+/// Runs `work` in so many threads, which wait for each other at their [`Start`].
+/// If one fails before it, the others do not go either, and its error is returned.
+/// A barrier would hold them for ever.
+fn all_at_once<T: Send>(
+    replicas: usize,
+    work: impl Fn(usize, Start) -> Result<Option<T>, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    thread::scope(|scope| {
+        let (ready, arrivals) = channel();
+        let (mut signals, mut running) = (Vec::new(), Vec::new());
+        for number in 0..replicas {
+            let (signal, go) = channel();
+            let (work, start) = (&work, Start { ready: ready.clone(), go });
+            let replica = thread::Builder::new().name(format!("replica {number}"));
+            let replica = replica.spawn_scoped(scope, move || work(number, start));
+            running.push(replica.map_err(|error| Failure::Run(error.into()))?);
+            signals.push(signal);
+        }
+        drop(ready);
+        if arrivals.iter().count() == replicas {
+            for signal in &signals {
+                // A replica that is gone since then has an error of its own.
+                let _ = signal.send(());
+            }
+        }
+        drop(signals);
+        let joined = running.into_iter().map(|replica| {
+            let panicked = |_| Err(Failure::Run(anyhow::anyhow!("a replica panicked")));
+            replica.join().unwrap_or_else(panicked)
+        });
+        let measured: Vec<Option<T>> = joined.collect::<Result<_, _>>()?;
+        Ok(measured.into_iter().flatten().collect())
+    })
+}
+
 fn median_step(
     arguments: &BenchStep,
-    spec: &ModelSpec,
-    task: Task,
-    number: u32,
-    together: &Barrier,
+    replica: &mut dyn Replica,
+    batch: &Batch,
 ) -> Result<f64, Failure> {
-    let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
-    let built = spec.build(task, Origin { seed: 1, replica: number }, config);
-    let batch = noise(task, arguments.batch.get(), number);
-    // Everyone arrives here, even with an error, or the others would wait for ever.
-    together.wait();
-    let mut replica = built?;
     let mut seconds = Vec::new();
     for step in 0..arguments.warmup + arguments.steps.get() {
         let began = Instant::now();
-        replica.step(&batch, 0.05)?;
+        replica.step(batch, 0.05)?;
         if step >= arguments.warmup {
             seconds.push(began.elapsed().as_secs_f64());
         }
@@ -88,4 +129,33 @@ fn noise(task: Task, count: usize, number: u32) -> Batch {
     let images = (0..count * task.images.len()).map(|_| random.normal() as f32).collect();
     let labels = (0..count).map(|_| random.below(task.classes as u64) as u32).collect();
     Batch { images, labels, shape: task.images }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_are_all_ready_go_together() {
+        let went = all_at_once(3, |number, start| Ok(start.wait().then_some(number)));
+        assert_eq!(went.unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_replica_that_fails_before_the_start_keeps_nobody_waiting() {
+        let outcome = all_at_once(3, |number, start| match number {
+            1 => Err(Failure::usage("no threads to be had")),
+            _ => Ok(start.wait().then_some(number)),
+        });
+        assert_eq!(outcome.unwrap_err().to_string(), "no threads to be had");
+    }
+
+    #[test]
+    fn a_replica_that_panics_before_the_start_keeps_nobody_waiting() {
+        let outcome = all_at_once(2, |number, start| {
+            assert!(number == 0, "this replica panics");
+            Ok(start.wait().then_some(number))
+        });
+        assert_eq!(outcome.unwrap_err().to_string(), "a replica panicked");
+    }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Train;
 use crate::console::{Console, percent};
-use crate::environment::{self, Environment};
+use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::{give, tell};
@@ -30,23 +30,20 @@ const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     let plan = Planned::new(arguments)?;
-    if let (Some(path), Some(summary)) = (&arguments.resume, finished(arguments)?) {
-        tell(format_args!("{} is finished: there is nothing to resume", path.display()));
-        let dir = RunDir::open(path)?;
-        if !dir.curves().exists() {
-            draw_or_say_why_not(&plan.experiment.name, &dir);
-        }
-        return show(arguments, path, &summary);
-    }
     let dir = match &arguments.resume {
         Some(path) => RunDir::open(path)?,
         None => plan.create(arguments.out.as_deref())?,
     };
-    let outcome = plan.train(arguments, &dir)?;
-    match outcome {
+    let finished = dir.summary().is_file();
+    if finished {
+        tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
+    }
+    match plan.train(arguments, &dir)? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
-            draw_or_say_why_not(&plan.experiment.name, &dir);
+            if !finished || !dir.curves().exists() {
+                draw_or_say_why_not(&plan.experiment.name, &dir);
+            }
             show(arguments, dir.path(), &summary)
         }
     }
@@ -145,8 +142,40 @@ impl Planned {
             observer: &Mutex::new(console),
             interrupt,
         };
-        Ok(run.train()?)
+        if arguments.resume.is_some() && !dir.summary().is_file() {
+            self.record_environment(&run)?;
+        }
+        run.train().map_err(|error| match error.is_about_writing() {
+            true => Failure::Stopped { advice: how_to_go_on(&run), error: error.into() },
+            false => error.into(),
+        })
     }
+
+    /// A record that cannot be kept is no reason not to train.
+    fn record_environment(&self, run: &Run<'_>) -> Result<(), Failure> {
+        let models = self.settings.plan.num_models.get();
+        let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
+        let resumed = Resumed { after_steps: steps, environment: Environment::new(self.threads()) };
+        if let Err(failure) = resumed.record(&run.dir.environment()) {
+            tell(format_args!("the environment could not be recorded: {failure}"));
+        }
+        Ok(())
+    }
+}
+
+/// What is left of a run that could not write, and how to go on from it.
+fn how_to_go_on(run: &Run<'_>) -> String {
+    let path = run.dir.path().display();
+    // The error that led here is the one to be told.
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the last good state is that after step {steps}: {manifest}")
+        }
+        None => "no state was saved yet: it will begin again".to_owned(),
+    };
+    format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
 }
 
 /// An experiment, and the text it came from, for messages.
@@ -231,17 +260,6 @@ fn vacant(name: &str) -> PathBuf {
     let first = base.join(name);
     let mut numbered = (2..).map(|n| base.join(format!("{name}-{n}")));
     if first.exists() { numbered.find(|path| !path.exists()).unwrap_or(first) } else { first }
-}
-
-fn finished(arguments: &Train) -> Result<Option<Summary>, Failure> {
-    let Some(run) = &arguments.resume else { return Ok(None) };
-    let path = run.join("summary.json");
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let text = read_to_string(&path)?;
-    let json = |source| hwa_store::StoreError::Json { path: path.clone(), source };
-    Ok(Some(serde_json::from_str(&text).map_err(json)?))
 }
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.

@@ -17,6 +17,9 @@ const BLOCK: usize = 512;
 /// Pixels whose mean stands for the mean of all while it is not known.
 const FIRST: usize = 64;
 
+/// The results that may be asked for ahead.
+const AHEAD: usize = 32 * 1024;
+
 /// What to do with results, in this order.
 #[derive(Debug, Clone, Copy)]
 pub struct Finish<'a> {
@@ -134,6 +137,30 @@ impl<'a> Finisher<'a> {
         Self { level, finish, width: padded(channels), totals: Totals::default() }
     }
 
+    /// Asks for part `part.0` of `part.1` of what finishing `results`, of which `pixel` is the
+    /// first in the tensor, will read and write.
+    pub(crate) fn look_ahead(&self, pixel: usize, (part, parts): (usize, usize), results: &[f32]) {
+        // What is asked for must not drive out what is in use.
+        if results.len() > AHEAD {
+            return;
+        }
+        let len = (results.len() / parts).next_multiple_of(16);
+        let start = pixel * self.width + part * len;
+        let ask = |numbers: &[f32], start: usize| {
+            self.level.run(LookAhead { numbers: Span::new(numbers), start, len });
+        };
+        ask(results, part * len);
+        if let Some(skip) = self.finish.skip {
+            ask(skip, start);
+        }
+        if let Gate::Output(x, _) | Gate::Input { x, .. } = self.finish.gate {
+            ask(x, start);
+        }
+        if let Sums::Products { x, .. } = self.finish.sums {
+            ask(x, start);
+        }
+    }
+
     /// Finishes whole pixels, of which `pixel` is the first in the tensor.
     pub(crate) fn run(&mut self, pixel: usize, results: &mut [f32]) {
         if matches!(self.finish, Finish { skip: None, gate: Gate::Open, sums: Sums::None }) {
@@ -222,6 +249,22 @@ impl<'a> Finisher<'a> {
             (true, 2, _) => level.run(block.of::<true, 2, 2>()),
             _ => {}
         }
+    }
+}
+
+/// Asks for numbers that will be used soon.
+struct LookAhead<'a> {
+    numbers: Span<'a>,
+    start: usize,
+    len: usize,
+}
+
+impl Kernel for LookAhead<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        self.numbers.prefetch::<S>(self.start, self.len);
     }
 }
 

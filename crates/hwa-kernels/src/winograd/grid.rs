@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::transform::{
-    GradientRow, INPUTS, InputRow, OUTPUTS, OutputRow, PRODUCTS, Tiles, strip_len,
+    GradientRow, INPUTS, InputRow, LookAhead, OUTPUTS, OutputRow, PRODUCTS, Tiles, strip_len,
 };
 use crate::memory::with_scratch;
 use crate::parallel;
@@ -12,6 +12,9 @@ use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level};
 use crate::span::SpanMut;
+
+/// The numbers that a block may ask for ahead of the next.
+const AHEAD: usize = 32 * 1024;
 
 /// The tiles of all images: rows of tiles are counted through the images.
 pub(super) struct Grid {
@@ -182,6 +185,26 @@ impl Grid {
                 strip: scratch.strip,
             }));
         }
+    }
+
+    /// Asks for part `part.0` of `part.1` of what the block after `rows` will read.
+    pub(super) fn look_ahead(
+        &self,
+        level: Level,
+        source: Source<'_>,
+        (part, parts): (usize, usize),
+        rows: Range<usize>,
+    ) {
+        let stride = self.from.stride();
+        let first = rows.end / self.down * self.from.height + rows.end % self.down * OUTPUTS;
+        let len = rows.len() * OUTPUTS * self.from.width * stride;
+        // What is asked for must not drive out what is in use.
+        if len > AHEAD {
+            return;
+        }
+        let share = (len / parts).next_multiple_of(16);
+        let offset = first * self.from.width * stride + part * share;
+        with_reader!(source, stride, reader => level.run(LookAhead { reader, offset, len: share }));
     }
 
     pub(super) fn transform_gradients(

@@ -171,6 +171,9 @@ impl Winograd {
         let (level, columns) = (self.level, padded(columns));
         grid.transform_inputs(level, source, scratch, rows.clone());
         for product in 0..PRODUCTS {
+            let part = (product, PRODUCTS);
+            grid.look_ahead(level, source, part, rows.clone());
+            finisher.look_ahead(grid.pixels(rows.clone()).start, part, block);
             let weights = &transformed[product * depth * columns..][..depth * columns];
             level.run(Product {
                 a: scratch.inputs.left(product),
@@ -198,6 +201,7 @@ impl Winograd {
         grid.transform_inputs(level, source, scratch, rows.clone());
         grid.transform_gradients(level, gradient, scratch, rows.clone());
         for product in 0..PRODUCTS {
+            grid.look_ahead(level, source, (product, PRODUCTS), rows.clone());
             let Left { numbers, row_step, .. } = scratch.inputs.left(product);
             let sum = SpanMut::new(&mut sums[product * inputs * columns..][..inputs * columns]);
             level.run(Product {

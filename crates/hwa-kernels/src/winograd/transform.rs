@@ -186,6 +186,22 @@ impl<R: Reader> InputRow<'_, R> {
     }
 }
 
+/// Asks for numbers that will be read soon.
+pub(super) struct LookAhead<R> {
+    pub reader: R,
+    pub offset: usize,
+    pub len: usize,
+}
+
+impl<R: Reader> Kernel for LookAhead<R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        self.reader.prefetch::<S>(self.offset, self.len);
+    }
+}
+
 /// The gradients of a row of tiles of outputs, transformed.
 pub(super) struct GradientRow<'a, R> {
     pub reader: R,

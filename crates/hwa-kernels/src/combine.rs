@@ -9,8 +9,8 @@ use std::ops::Range;
 use crate::finish::{Finish, Finisher, Totals};
 use crate::parallel;
 use crate::read::{Activation, Reader, Source, with_reader};
-use crate::simd::{GROUP, Kernel, Level, Simd, padded};
-use crate::span::{Span, SpanMut};
+use crate::simd::{Kernel, Level, Simd, padded};
+use crate::span::SpanMut;
 
 /// Numbers that are worth a part of their own.
 const PART: usize = 16 * 1024;
@@ -41,15 +41,6 @@ impl Combine {
         let (width, bounds) = (padded(self.channels), self.activation.bounds());
         self.level.run(Copied { reader, pixels, width, bounds, results: SpanMut::new(results) });
     }
-}
-
-/// `to += from`.
-pub(crate) fn accumulate(level: Level, from: &[f32], to: &mut [f32]) {
-    in_parts(to, GROUP, |groups, to| {
-        let from = &from[groups.start * GROUP..groups.end * GROUP];
-        let (from, len) = (Span::new(from), to.len());
-        level.run(Added { from, to: SpanMut::new(to), len });
-    });
 }
 
 /// Finishes a tensor where it is; gives the sums that were gathered, part by part.
@@ -138,28 +129,6 @@ impl<R: Reader> Kernel for Copied<'_, R> {
     }
 }
 
-/// `to += from`, of `len` numbers in whole groups.
-struct Added<'a> {
-    from: Span<'a>,
-    to: SpanMut<'a>,
-    len: usize,
-}
-
-impl Kernel for Added<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        for i in (0..self.len).step_by(S::LANES) {
-            // SAFETY: both spans hold `len` numbers.
-            unsafe {
-                let sum = self.to.read().vector::<S>(i).add(self.from.vector(i));
-                self.to.put(i, sum);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,17 +180,6 @@ mod tests {
                 prop_assert!(error(&found, &expected) < 1e-6, "{}", level);
             }
         }
-
-        #[test]
-        fn what_is_accumulated_is_the_sum(shape in any_shape()) {
-            let (from, to) = (images(shape, 1), images(shape, 2));
-            let expected: Vec<f32> = to.iter().zip(&from).map(|(to, from)| to + from).collect();
-            for level in Level::available() {
-                let mut found = to.clone();
-                accumulate(level, &from, &mut found);
-                prop_assert_eq!(&found, &expected);
-            }
-        }
     }
 
     #[test]
@@ -258,7 +216,6 @@ mod tests {
         assert_threads_change_nothing(|| {
             let mut sum = vec![0.0; x.len()];
             combine.forward(Source::Stored(&x), Some(Source::Stored(&x)), &mut sum);
-            accumulate(level, &x, &mut sum);
             let totals = finish_only(level, MANY.channels, &mut sum, Finish::MOMENTS);
             (sum, totals)
         });

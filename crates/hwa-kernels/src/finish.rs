@@ -348,9 +348,11 @@ impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, 
                     let mut sums = [[0.0; crate::simd::GROUP]; 2];
                     first[0].add(first[1]).store(sums[0].as_mut_ptr());
                     second[0].add(second[1]).store(sums[1].as_mut_ptr());
-                    for lane in 0..S::LANES {
-                        block.first[c + lane] += f64::from(sums[0][lane]);
-                        block.second[c + lane] += f64::from(sums[1][lane]);
+                    let [first, second] = sums.map(|sums| sums.into_iter().take(S::LANES));
+                    let to = block.first[c..].iter_mut().zip(&mut block.second[c..]);
+                    for ((to_first, to_second), (first, second)) in to.zip(first.zip(second)) {
+                        *to_first += f64::from(first);
+                        *to_second += f64::from(second);
                     }
                 }
             }

@@ -17,13 +17,13 @@ const PART: usize = 4 * 1024;
 
 /// The mean loss of `[images, classes]` scores, each label below `classes`, and the gradient
 /// of it. A score that is NaN makes the loss and the gradients of its image NaN.
-pub(crate) fn cross_entropy(
-    scores: &[f32],
-    labels: &[u32],
-    classes: usize,
-    gradients: &mut [f32],
-) -> f64 {
+///
+/// # Panics
+///
+/// If a slice does not have the length that the others ask for, or a label is too large.
+pub fn cross_entropy(scores: &[f32], labels: &[u32], classes: usize, gradients: &mut [f32]) -> f64 {
     let images = labels.len();
+    assert_eq!((scores.len(), gradients.len()), (images * classes, images * classes));
     let parts = parallel::ranges(images, scores.len() / PART);
     let pieces = parallel::split(gradients, parts.iter().map(|part| part.len() * classes));
     let items = parts.into_iter().zip(pieces).collect();

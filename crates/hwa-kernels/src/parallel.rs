@@ -22,7 +22,7 @@ pub(crate) fn ranges(count: usize, wanted: usize) -> Vec<Range<usize>> {
 
 /// Adds pieces of `len` numbers to the first of them, in their order.
 pub(crate) fn add_to_first(pieces: &mut [f32], len: usize) {
-    let (first, others) = pieces.split_at_mut(len);
+    let Some((first, others)) = pieces.split_at_mut_checked(len) else { return };
     for other in others.chunks(len.max(1)) {
         first.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
     }
@@ -38,10 +38,10 @@ pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync 
 }
 
 /// Divides numbers into pieces of the given lengths.
-pub(crate) fn split<'a>(
-    mut numbers: &'a mut [f32],
+pub(crate) fn split(
+    mut numbers: &mut [f32],
     lens: impl IntoIterator<Item = usize>,
-) -> Vec<&'a mut [f32]> {
+) -> Vec<&mut [f32]> {
     let mut pieces = Vec::new();
     for len in lens {
         let (piece, rest) = numbers.split_at_mut(len);

@@ -20,10 +20,14 @@ const PART: usize = 16 * 1024;
 
 /// The numbers of a step.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sgd {
+pub struct Sgd {
+    /// The vectors to use.
     pub level: Level,
+    /// How far to go.
     pub rate: f32,
+    /// How much of the last step's direction is kept.
     pub momentum: f32,
+    /// How much of the weights is added to their gradient.
     pub decay: f32,
 }
 
@@ -36,7 +40,12 @@ struct Share<'a> {
 
 impl Sgd {
     /// Moves weights and their momenta in place. The momenta of the first step are zero.
-    pub(crate) fn step(&self, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub fn step(&self, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
+        assert_eq!((momenta.len(), gradients.len()), (weights.len(), weights.len()));
         // Whole groups, so that no part but the last has numbers left over.
         let groups = weights.len() / GROUP;
         let mut lens: Vec<usize> = parallel::ranges(groups, weights.len() / PART)

@@ -94,14 +94,4 @@ impl<'a> SpanMut<'a> {
         // SAFETY: within the span by contract.
         unsafe { vector.store(self.start.add(i)) }
     }
-
-    /// # Safety
-    ///
-    /// `i` lies within the span, and nobody else reads it.
-    #[inline(always)]
-    pub(crate) unsafe fn put_number(self, i: usize, number: f32) {
-        debug_assert!(i < self.len, "{i} of {}", self.len);
-        // SAFETY: within the span by contract.
-        unsafe { *self.start.add(i) = number }
-    }
 }

@@ -9,7 +9,7 @@ use crate::simd::{GROUP, Level, padded};
 
 /// The size of a dense convolution's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Dense {
+pub(crate) struct Dense {
     /// Output channels.
     pub outputs: usize,
     /// Input channels.
@@ -29,18 +29,14 @@ pub(crate) enum Direction {
 
 impl Dense {
     /// The places in the kernel.
-    pub fn taps(&self) -> usize {
+    pub(crate) fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
     /// The number of weights.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.outputs * self.inputs * self.taps()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The channels summed over and those that result.

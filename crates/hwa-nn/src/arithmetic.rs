@@ -1,7 +1,10 @@
 //! Which arithmetic decides the bits.
 
-/// Names the instruction path of the tensor library on this machine. Runs on the
-/// same path give the same bits; another path rounds differently.
+use hwa_kernels::simd::Level;
+
+/// Names the instruction paths on this machine: that of the networks, and that of the tensor
+/// library around them. Runs on the same paths give the same bits; other paths round
+/// differently.
 pub fn arithmetic() -> String {
     #[cfg(target_arch = "x86_64")]
     let path = if is_x86_feature_detected!("avx512f") {
@@ -13,5 +16,6 @@ pub fn arithmetic() -> String {
     };
     #[cfg(not(target_arch = "x86_64"))]
     let path = std::env::consts::ARCH;
-    format!("burn-flex {path}")
+    let level = Level::chosen().unwrap_or(Level::best());
+    format!("hwa-kernels {level}, burn-flex {path}")
 }

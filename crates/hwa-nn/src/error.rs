@@ -1,6 +1,7 @@
 //! What can go wrong when a model is built.
 
 use hwa_core::WeightsError;
+use hwa_kernels::simd::LevelError;
 
 /// Why a model could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum NnError {
         /// The device that it is on.
         found: String,
     },
+    /// `HWA_SIMD` asks for what there is not.
+    #[error("HWA_SIMD: {0}")]
+    Simd(#[from] LevelError),
     /// A statistic that no pass would report.
     #[error("`{name}` belongs to a layer that cannot be re-estimated: use hwa_nn's BatchNorm")]
     ForeignStatistic {

@@ -12,6 +12,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_kernels::Precision;
+use hwa_kernels::simd::Level;
 use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
 use crate::error::{NnError, ensure_some};
@@ -69,6 +70,7 @@ impl<N: Network> BurnReplica<N> {
     /// [`Device::flex`], where this crate's operations do not run.
     pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
         task.validate()?;
+        Level::chosen()?;
         ensure_on_flex(&network.devices())?;
         let mut tensors = names::tensors(&network);
         ensure_distinct(&tensors)?;

@@ -1,10 +1,10 @@
 //! Convolution of any kernel, stride and padding, as products of gathered rows.
 //!
-//! Exact where Winograd's transforms round, and the way for all that is not 3x3 with stride
-//! 1. A block of results is gathered (see [`gather`]) and multiplied by the
-//! weights, a few taps at a time so that both stay in the cache. The gradient of
-//! the input runs the same way: with stride `s` its pixels fall into `s * s` phases, each
-//! of which sees the taps that hit it and no others.
+//! Exact where Winograd's transforms round, and the way for all but 3x3 with stride one. A
+//! block of results is gathered (see [`gather`]) and multiplied by the weights, a few taps at
+//! a time so that both stay in the cache. The gradient of the input runs the same way: with
+//! stride `s` its pixels fall into `s * s` phases, each of which sees the taps that hit it
+//! and no others.
 
 mod gather;
 

@@ -15,7 +15,7 @@ use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::memory::Buffer;
 use crate::pool::{AveragePool, GlobalAverage, MaxPool};
 use crate::read::{Activation, Source};
-use crate::rearrange::{Concat, Slice, Subsample, Target, Write, pad, unpad};
+use crate::rearrange::{Concat, Slice, Subsample, Target, pad, unpad};
 
 /// What a run backward gives.
 #[derive(Debug)]
@@ -74,11 +74,6 @@ impl Program {
         }
         Gradients { parameters: run.gradients, images: run.images }
     }
-}
-
-/// A gradient that is written where another tensor's was.
-fn replace<'a>(gradient: &'a mut [f32], finish: Finish<'a>) -> Target<'a> {
-    Target { gradient, write: Write::Replace, finish }
 }
 
 struct Run<'a> {
@@ -149,19 +144,23 @@ impl Run<'_> {
             Action::Subsample { x, stride } => {
                 let input = self.program.shape(*x);
                 let form = Subsample { level, input, stride: *stride, channels: shape.channels };
-                self.arrive(*x, |input, finish| form.backward(gradient, replace(input, finish)));
+                self.arrive(*x, |input, finish| {
+                    form.backward(gradient, Target { gradient: input, finish })
+                });
             }
             Action::Slice { x, channels } => {
                 let (input, channels) = (self.program.shape(*x), channels.clone());
                 let form = Slice { level, input, channels };
-                self.arrive(*x, |input, finish| form.backward(gradient, replace(input, finish)));
+                self.arrive(*x, |input, finish| {
+                    form.backward(gradient, Target { gradient: input, finish })
+                });
             }
             Action::Concat { a, b, groups } => {
                 let (input, others) = (self.program.shape(*a), self.program.shape(*b).channels);
                 let form = Concat { level, input, others, groups: *groups };
                 for (side, view) in [*a, *b].into_iter().enumerate() {
                     self.arrive(view, |input, finish| {
-                        form.backward(side, gradient, replace(input, finish))
+                        form.backward(side, gradient, Target { gradient: input, finish })
                     });
                 }
             }

@@ -350,9 +350,9 @@ impl Exact<'_> {
                 Operation::GlobalAverage { x } => {
                     let from = self.shapes[x.0];
                     let pixels = from.height * from.width;
-                    for j in 0..from.len() {
+                    for (j, to) in grads[x.0].iter_mut().enumerate() {
                         let (pixel, c) = (j / stride, j % stride);
-                        grads[x.0][j] += g[pixel / pixels * stride + c] / pixels as f64;
+                        *to += g[pixel / pixels * stride + c] / pixels as f64;
                     }
                 }
             }

@@ -20,19 +20,9 @@ use crate::read::Source;
 use crate::shape::Shape;
 use crate::simd::{Level, padded};
 
-/// What becomes of the gradient that is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
-    /// It is overwritten, with zero where no gradient arrives.
-    Replace,
-    /// It is added to.
-    Add,
-}
-
-/// Where a gradient goes, and what happens to it there.
+/// Where a gradient goes, with zeros where none arrives, and what happens to it there.
 pub(crate) struct Target<'a> {
     pub gradient: &'a mut [f32],
-    pub write: Write,
     pub finish: Finish<'a>,
 }
 
@@ -208,12 +198,10 @@ impl Route {
     }
 
     fn backward(&self, level: Level, gradient: Source<'_>, target: Target<'_>) -> Vec<Totals> {
-        let Target { gradient: input, write, finish } = target;
+        let Target { gradient: input, finish } = target;
         let (from, to) = (self.from, self.to);
         images::compute((level, finish), from, input, |images, results| {
-            if write == Write::Replace {
-                results.fill(0.0);
-            }
+            results.fill(0.0);
             with_scratch([to.width * to.stride()], |[row]| {
                 for (image, result) in images.zip(results.chunks_mut(from.image().max(1))) {
                     for y in 0..to.height {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::expected::{Sources, assert_finishes, assert_threads_change_nothing, coarse};
-use crate::reference::{error, images, to_f64};
+use crate::expected::{Sources, assert_finishes, assert_threads_change_nothing};
+use crate::reference::{error, images};
 use proptest::prelude::*;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -35,29 +35,19 @@ fn taken(x: &[f64], pairs: &[(usize, usize)], len: usize) -> Vec<f64> {
     y
 }
 
-fn replaced(gradient: &mut [f32]) -> Target<'_> {
-    Target { gradient, write: Write::Replace, finish: Finish::NOTHING }
-}
-
-/// Checks both ways of writing a gradient.
+/// Whatever was there before, the gradient is that of what was moved.
 fn check_backward(
     from: Shape,
     g64: &[f64],
     pairs: &[(usize, usize)],
     backward: impl Fn(Target<'_>) -> Vec<Totals>,
 ) {
-    let before = coarse(images(from, 7));
-    for write in [Write::Replace, Write::Add] {
-        let mut dx = before.clone();
-        let mut expected = match write {
-            Write::Replace => vec![0.0; before.len()],
-            Write::Add => to_f64(&before),
-        };
-        pairs.iter().for_each(|&(i, o)| expected[i] += g64[o]);
-        backward(Target { gradient: &mut dx, write, finish: Finish::NOTHING });
-        let e = error(&dx, &expected);
-        assert!(e < 1e-6, "{write:?}: {e:e}");
-    }
+    let mut dx = vec![f32::NAN; from.len()];
+    let mut expected = vec![0.0; from.len()];
+    pairs.iter().for_each(|&(i, o)| expected[i] += g64[o]);
+    backward(Target { gradient: &mut dx, finish: Finish::NOTHING });
+    let e = error(&dx, &expected);
+    assert!(e < 1e-6, "{e:e}");
 }
 
 proptest! {
@@ -149,7 +139,7 @@ fn gradients_are_finished() {
         let g = images(op.output(), 2);
         assert_finishes(MANY, |finish| {
             let mut dx = vec![f32::NAN; MANY.len()];
-            let target = Target { gradient: &mut dx, write: Write::Replace, finish };
+            let target = Target { gradient: &mut dx, finish };
             let totals = op.backward(Source::Stored(&g), target);
             (dx, totals)
         });
@@ -163,11 +153,8 @@ fn threads_change_no_bit() {
     assert_threads_change_nothing(|| {
         let (mut y, mut da, mut db) = (g.clone(), a.clone(), b.clone());
         op.forward(Source::Stored(&a), Source::Stored(&b), &mut y);
-        let [da_target, db_target] = [&mut da, &mut db].map(|gradient| Target {
-            gradient,
-            write: Write::Add,
-            finish: Finish::MOMENTS,
-        });
+        let [da_target, db_target] =
+            [&mut da, &mut db].map(|gradient| Target { gradient, finish: Finish::MOMENTS });
         let first = op.backward(0, Source::Stored(&g), da_target);
         let second = op.backward(1, Source::Stored(&g), db_target);
         (y, da, db, first, second)

@@ -10,6 +10,7 @@
 //! ```
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,8 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use hwa_kernels::graph::{Graph, Node, Operation, Parameter};
 use hwa_kernels::{Form, Moments, Pool};
+
+pub use hwa_kernels::graph::Windows;
 
 use crate::layers::{BatchNorm, Conv2d};
 use crate::ops::Activation;
@@ -106,6 +109,33 @@ impl Features {
         self.then(Operation::Activation { x: self.node, activation })
     }
 
+    /// The largest of each window.
+    pub fn max_pool(&self, windows: Windows) -> Self {
+        self.then(Operation::MaxPool { x: self.node, windows })
+    }
+
+    /// The mean of each window; padding counts, as zeros.
+    pub fn average_pool(&self, windows: Windows) -> Self {
+        self.then(Operation::AveragePool { x: self.node, windows })
+    }
+
+    /// Some of the channels.
+    pub fn channels(&self, range: Range<usize>) -> Self {
+        let Range { start, end } = range;
+        self.then(Operation::Slice { x: self.node, start, end })
+    }
+
+    /// These channels and then those of `other`, shuffled: dealt in turn from `groups` equal
+    /// groups. One group leaves them as they are.
+    ///
+    /// # Panics
+    ///
+    /// If the two are not branches of one network.
+    pub fn concat(&self, other: &Self, groups: usize) -> Self {
+        self.same_network(other);
+        self.then(Operation::Concat { a: self.node, b: other.node, groups })
+    }
+
     /// Every `stride`-th pixel, with zeros on both sides for new channels: the shortcut
     /// without parameters ("option A") of the ResNet paper.
     pub fn subsample(&self, stride: usize, channels: usize) -> Self {
@@ -148,6 +178,11 @@ impl Features {
         result
     }
 
+    fn same_network(&self, other: &Self) {
+        let same = Rc::ptr_eq(&self.recording, &other.recording);
+        assert!(same, "the features belong to two networks");
+    }
+
     fn then(&self, operation: Operation) -> Self {
         let node = self.recording.borrow_mut().graph.add(operation);
         Self { recording: self.recording.clone(), node }
@@ -170,8 +205,7 @@ impl std::ops::Add for Features {
     ///
     /// If they are not branches of one network.
     fn add(self, other: Self) -> Self {
-        let one = Rc::ptr_eq(&self.recording, &other.recording);
-        assert!(one, "the features belong to two networks");
+        self.same_network(&other);
         self.then(Operation::Add { a: self.node, b: other.node })
     }
 }

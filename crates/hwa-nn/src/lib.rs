@@ -31,7 +31,7 @@ mod zoo;
 
 pub use arithmetic::arithmetic;
 pub use error::NnError;
-pub use features::Features;
+pub use features::{Features, Windows};
 pub use hwa_kernels::Precision;
 pub use init::Init;
 pub use network::Network;

@@ -192,12 +192,7 @@ impl Convolution {
         }
         match &self.way {
             Way::Winograd(way) => way.backward(source, gradient, (weights, weight_gradient), input),
-            Way::Direct(way) => {
-                way.weight_gradient(source, gradient, weight_gradient);
-                input.map_or_else(Vec::new, |(input, finish)| {
-                    way.input_gradient(gradient, weights, input, finish)
-                })
-            }
+            Way::Direct(way) => way.backward(source, gradient, (weights, weight_gradient), input),
             Way::Depthwise(way) => way.backward(source, gradient, weights, input, weight_gradient),
             Way::Grouped(way) => {
                 let mut spread = vec![0.0; way.weights_len()];

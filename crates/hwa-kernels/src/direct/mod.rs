@@ -102,7 +102,8 @@ impl Direct {
         finish: Finish<'_>,
     ) -> Vec<Totals> {
         let (lattice, to) = (self.lattice(), self.output());
-        let plan = Plan::new(lattice, self.input.channels);
+        let pointwise = self.is_pointwise();
+        let plan = Plan { pointwise, ..Plan::new(lattice, self.input.channels) };
         let packed_len = self.form.packed_len(Direction::Forward);
         with_scratch([packed_len], |[packed]| {
             plan.pack(self, weights, Direction::Forward, packed);
@@ -133,8 +134,102 @@ impl Direct {
         })
     }
 
+    /// The gradient of the weights and, if wanted, of the input; gives the sums that were
+    /// gathered of the latter, part by part.
+    pub(crate) fn backward(
+        &self,
+        source: Source<'_>,
+        gradient: Source<'_>,
+        (weights, weight_gradient): (&[f32], &mut [f32]),
+        input: Option<(&mut [f32], Finish<'_>)>,
+    ) -> Vec<Totals> {
+        match input {
+            None => {
+                self.weight_gradient(source, gradient, weight_gradient);
+                Vec::new()
+            }
+            Some((input, finish)) if self.is_pointwise() => {
+                let sources = (source, gradient);
+                self.pointwise(sources, (weights, weight_gradient), input, finish)
+            }
+            Some((input, finish)) => {
+                self.weight_gradient(source, gradient, weight_gradient);
+                self.input_gradient(gradient, weights, input, finish)
+            }
+        }
+    }
+
+    /// Whether every result is made of the pixel at its place.
+    fn is_pointwise(&self) -> bool {
+        (self.form.kernel, self.stride, self.padding) == ([1, 1], 1, 0)
+    }
+
+    /// Both gradients of a pointwise convolution, a block at a time: the gradient of the output
+    /// is read once.
+    fn pointwise(
+        &self,
+        (source, gradient): (Source<'_>, Source<'_>),
+        (weights, weight_gradient): (&[f32], &mut [f32]),
+        input: &mut [f32],
+        finish: Finish<'_>,
+    ) -> Vec<Totals> {
+        let (from, to) = (self.input, self.output());
+        let (inputs, outputs) = (from.stride(), to.stride());
+        let (steps, lattice) = ([inputs + GROUP, outputs + GROUP], to.pixel_lattice());
+        let block = (GATHERED / inputs.max(outputs)).clamp(RESULTS.0, RESULTS.1);
+        let len = from.channels * outputs;
+        let parts = self.parts_of_gradient(to, block, len);
+        let packed_len = self.form.packed_len(Direction::Backward);
+        with_scratch([packed_len, parts.len().max(1) * len], |[packed, sums]| {
+            self.form.pack(self.level, weights, (Direction::Backward, &[0]), true, packed);
+            sums.fill(0.0);
+            let (packed, pixels) = (&*packed, to.height * to.width);
+            let lens = parts.iter().map(|part| part.len() * pixels * inputs);
+            let shares = parallel::split(input, lens).into_iter().zip(sums.chunks_mut(len.max(1)));
+            let work = parts.iter().cloned().zip(shares).collect();
+            type Share<'a> = (Range<usize>, (&'a mut [f32], &'a mut [f32]));
+            let totals = parallel::map(work, |(images, (piece, sums)): Share<'_>| {
+                let mut finisher = Finisher::new(self.level, finish, from.channels);
+                let first = images.start * pixels;
+                with_scratch([block * steps[0], block * steps[1]], |[rows, gradients]| {
+                    for results in blocks(first..images.end * pixels, block) {
+                        let gathered = (gradient, to, outputs);
+                        let place = (&mut *gradients, steps[1]);
+                        let g = rows_of(self.level, gathered, &lattice, results.clone(), place);
+                        let piece = &mut piece[(results.start - first) * inputs..]
+                            [..results.len() * inputs];
+                        self.level.run(Product {
+                            a: Left { numbers: g.0, row_step: g.1, depth_step: 1 },
+                            b: Right::Packed(Span::new(packed)),
+                            c: Sum { numbers: SpanMut::new(piece), row_step: inputs, add: false },
+                            rows: results.len(),
+                            depth: to.channels,
+                            columns: inputs,
+                        });
+                        finisher.run(results.start, piece);
+                        let gathered = (source, from, self.input_stride);
+                        let place = (&mut *rows, steps[0]);
+                        let x = rows_of(self.level, gathered, &lattice, results.clone(), place);
+                        self.level.run(Product {
+                            a: Left { numbers: x.0, row_step: 1, depth_step: x.1 },
+                            b: Right::Rows { numbers: g.0, row_step: g.1 },
+                            c: Sum { numbers: SpanMut::new(sums), row_step: outputs, add: true },
+                            rows: from.channels,
+                            depth: results.len(),
+                            columns: outputs,
+                        });
+                    }
+                });
+                finisher.totals()
+            });
+            parallel::add_to_first(sums, len);
+            self.form.unpack(&sums[..len], weight_gradient);
+            totals
+        })
+    }
+
     /// The gradient of the input from that of the output.
-    pub(crate) fn input_gradient(
+    fn input_gradient(
         &self,
         gradient: Source<'_>,
         weights: &[f32],
@@ -234,12 +329,7 @@ impl Direct {
     }
 
     /// The gradient of the weights, in PyTorch's order.
-    pub(crate) fn weight_gradient(
-        &self,
-        source: Source<'_>,
-        gradient: Source<'_>,
-        weights: &mut [f32],
-    ) {
+    fn weight_gradient(&self, source: Source<'_>, gradient: Source<'_>, weights: &mut [f32]) {
         let (level, to) = (self.level, self.output());
         let plan = Plan::new(self.lattice(), self.input.channels);
         let (width, depth) = (to.stride(), plan.lattice.taps.len() * self.input.channels);
@@ -311,6 +401,8 @@ struct Plan {
     taps: usize,
     /// Results of a block.
     block: usize,
+    /// Whether every result is made of the pixel at its place.
+    pointwise: bool,
 }
 
 /// What is gathered: a tensor, its shape, and the numbers from one pixel to the next.
@@ -320,7 +412,7 @@ impl Plan {
     fn new(lattice: Lattice, channels: usize) -> Self {
         let taps = (DEPTH / channels.max(1)).clamp(1, lattice.taps.len().max(1));
         let block = (GATHERED / (taps * channels).max(1)).clamp(RESULTS.0, RESULTS.1);
-        Self { lattice, channels, taps, block }
+        Self { lattice, channels, taps, block, pointwise: false }
     }
 
     /// Rows are a group longer than what they hold, and so not a power of two apart.
@@ -365,9 +457,16 @@ impl Plan {
                         let depth = (taps.end - taps.start) * self.channels;
                         let add = taps.start > 0;
                         let from = taps.start * self.channels * width;
-                        gather(level, gathered, &self.lattice, taps, results.clone(), rows, step);
+                        let (left, row_step) = if self.pointwise {
+                            let place = (&mut *rows, step);
+                            rows_of(level, gathered, &self.lattice, results.clone(), place)
+                        } else {
+                            let results = results.clone();
+                            gather(level, gathered, &self.lattice, taps, results, rows, step);
+                            (Span::new(rows), step)
+                        };
                         level.run(Product {
-                            a: Left { numbers: Span::new(rows), row_step: step, depth_step: 1 },
+                            a: Left { numbers: left, row_step, depth_step: 1 },
                             b: Right::Packed(Span::new(&packed[from..][..depth * width])),
                             c: Sum { numbers, row_step: width, add },
                             rows: count,
@@ -395,6 +494,22 @@ fn gather(
     with_reader!(source, stride, reader => level.run(Gather {
         reader, from, stride, lattice, taps, results, rows, row_step,
     }));
+}
+
+/// The channels of single pixels, row by row, and how far rows are apart: where they are stored,
+/// or gathered to `place` if they are computed as they are read.
+fn rows_of<'a>(
+    level: Level,
+    (source, from, stride): Gathered<'a>,
+    lattice: &Lattice,
+    results: Range<usize>,
+    (place, step): (&'a mut [f32], usize),
+) -> (Span<'a>, usize) {
+    if let Source::Stored(x) = source {
+        return (Span::new(&x[results.start * stride..]), stride);
+    }
+    gather(level, (source, from, stride), lattice, 0..1, results, place, step);
+    (Span::new(place), step)
 }
 
 /// A range in pieces of `len`, the last of which may be shorter.

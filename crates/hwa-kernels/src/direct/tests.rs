@@ -34,12 +34,11 @@ fn check(reference: Reference) {
         conv.forward(Source::Stored(&x), &w, &mut y, Finish::NOTHING);
         let e = error(&y, &reference.forward(&x64, &w64));
         assert!(e < 3e-6, "{level} forward: {e:e}");
-        let mut dx = vec![f32::NAN; input.len()];
-        conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
+        let (mut dx, mut dw) = (vec![f32::NAN; input.len()], vec![f32::NAN; form.len()]);
+        let place = Some((&mut dx[..], Finish::NOTHING));
+        conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
         let e = error(&dx, &reference.input_gradient(&g64, &w64));
         assert!(e < 3e-6, "{level} input gradient: {e:e}");
-        let mut dw = vec![f32::NAN; form.len()];
-        conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
         let e = error(&dw, &reference.weight_gradient(&x64, &g64));
         assert!(e < 3e-6, "{level} weight gradient: {e:e}");
     }
@@ -105,8 +104,8 @@ fn threads_change_no_bit() {
             let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
             let mut dw = vec![0.0; form.len()];
             let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-            conv.input_gradient(Source::Stored(&g), &w, &mut dx, Finish::NOTHING);
-            conv.weight_gradient(Source::Stored(&x), Source::Stored(&g), &mut dw);
+            let place = Some((&mut dx[..], Finish::NOTHING));
+            conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
             (y, dx, dw, Totals::moments(&totals))
         })
     };

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use memmap2::MmapMut;
+
 /// A cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -17,7 +19,7 @@ struct Line([f32; 16]);
 /// Numbers that start at a cache line.
 #[derive(Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    memory: Memory,
     len: usize,
     home: Option<Arc<Shelves>>,
 }
@@ -25,7 +27,52 @@ pub struct Buffer {
 impl Buffer {
     /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len, home: None }
+        Self { memory: Memory::zeros(len.div_ceil(16)), len, home: None }
+    }
+}
+
+/// The lines of a buffer.
+enum Memory {
+    Lines(Vec<Line>),
+    /// From the system, for large buffers: in huge pages, where there are any, a pass over tens
+    /// of megabytes misses few addresses.
+    Mapped(MmapMut),
+}
+
+/// Lines from which on memory is mapped: 4 MiB.
+const LARGE: usize = 1 << 16;
+
+impl Memory {
+    fn zeros(lines: usize) -> Self {
+        if lines >= LARGE
+            && let Ok(mapped) = MmapMut::map_anon(lines * size_of::<Line>())
+        {
+            // Where the system has no huge pages, others do.
+            #[cfg(target_os = "linux")]
+            let _ = mapped.advise(memmap2::Advice::HugePage);
+            return Self::Mapped(mapped);
+        }
+        Self::Lines(vec![Line([0.0; 16]); lines])
+    }
+
+    fn start(&self) -> *const f32 {
+        match self {
+            Self::Lines(lines) => lines.as_ptr().cast(),
+            Self::Mapped(mapped) => mapped.as_ptr().cast(),
+        }
+    }
+
+    fn start_mut(&mut self) -> *mut f32 {
+        match self {
+            Self::Lines(lines) => lines.as_mut_ptr().cast(),
+            Self::Mapped(mapped) => mapped.as_mut_ptr().cast(),
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Lines(Vec::new())
     }
 }
 
@@ -33,15 +80,16 @@ impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `lines` holds at least `len` numbers without gaps.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        // SAFETY: the memory holds at least `len` numbers without gaps, from a cache line or a
+        // page on, and all of them are initialised.
+        unsafe { std::slice::from_raw_parts(self.memory.start(), self.len) }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: `lines` holds at least `len` numbers without gaps.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start_mut(), self.len) }
     }
 }
 
@@ -54,8 +102,8 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
-            let lines = std::mem::take(&mut self.lines);
-            home.lock().entry(lines.len()).or_default().push(lines);
+            let memory = std::mem::take(&mut self.memory);
+            home.lock().entry(self.len.div_ceil(16)).or_default().push(memory);
         }
     }
 }
@@ -66,10 +114,10 @@ pub struct Pool(Arc<Shelves>);
 
 /// Free memory by its number of lines.
 #[derive(Default)]
-struct Shelves(Mutex<HashMap<usize, Vec<Vec<Line>>>>);
+struct Shelves(Mutex<HashMap<usize, Vec<Memory>>>);
 
 impl Shelves {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Vec<Vec<Line>>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Vec<Memory>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,8 +133,8 @@ impl Pool {
     pub fn take(&self, len: usize) -> Buffer {
         let count = len.div_ceil(16);
         let used = self.0.lock().get_mut(&count).and_then(Vec::pop);
-        let lines = used.unwrap_or_else(|| vec![Line([0.0; 16]); count]);
-        Buffer { lines, len, home: Some(self.0.clone()) }
+        let memory = used.unwrap_or_else(|| Memory::zeros(count));
+        Buffer { memory, len, home: Some(self.0.clone()) }
     }
 }
 

@@ -469,6 +469,12 @@ fn the_experiments_of_the_repository_are_valid() {
             let text = fs::read_to_string(&path).unwrap();
             let experiment = hwa::Experiment::parse(&text, &path, &[]).unwrap();
             experiment.settings(10_000).unwrap();
+            // Each can be run under every method, with that method's own rate.
+            for method in ["sgd", "online", "swa", "lawa", "hwa"] {
+                let sets = [format!("method={method}")];
+                let experiment = hwa::Experiment::parse(&text, &path, &sets).unwrap();
+                experiment.settings(10_000).unwrap();
+            }
             assert!(text.contains("# Run:"), "{} says how to run it", path.display());
             count += 1;
         }

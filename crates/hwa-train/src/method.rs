@@ -13,7 +13,7 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-use hwa_core::{Decay, Granularity, Plan, Schedule, WindowLength, WindowSpec};
+use hwa_core::{Decay, Granularity, Plan, Schedule, ScheduleError, WindowLength, WindowSpec};
 use hwa_data::steps_per_epoch;
 
 use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
@@ -138,10 +138,7 @@ impl Experiment {
             Per::Step => Granularity::Step,
             Per::Epoch => Granularity::Epoch { steps: scale.per_epoch },
         };
-        let wrong = |e: hwa_core::ScheduleError| {
-            let key = if self.optimizer.rate > 0.0 { "schedule" } else { "optimizer.rate" };
-            value(key, format!("makes no schedule: {e}"))
-        };
+        let wrong = |e: ScheduleError| value(key_of(&e), format!("makes no schedule: {e}"));
         let schedule = Schedule::new(self.optimizer.rate, decay, scale.budget.get());
         let schedule = schedule.and_then(|s| s.with_granularity(granularity)).map_err(wrong)?;
         Ok(schedule.with_warmup(table.warmup.map_or(0, |span| scale.steps(span))))
@@ -259,7 +256,11 @@ impl Experiment {
             }
             Err(value(key, format!("must be from {low} to {high}, found {found}")))
         };
-        within("optimizer.momentum", self.optimizer.momentum, 0.0, 1.0)?;
+        let momentum = self.optimizer.momentum;
+        if !(0.0..1.0).contains(&momentum) {
+            let reason = format!("must be at least 0 and below 1, found {momentum}");
+            return Err(value("optimizer.momentum", reason));
+        }
         within("optimizer.weight_decay", self.optimizer.weight_decay, 0.0, f64::MAX)?;
         within("evaluate.tolerance", self.evaluate.tolerance, 0.0, 1.0)
     }
@@ -309,6 +310,24 @@ fn window_length(text: &WindowText) -> Result<WindowLength, ExperimentError> {
             let reason = format!("must be cycles (20) or a share (\"10%\"), found {share:?}");
             Err(value("hwa.window_length", reason))
         }
+    }
+}
+
+/// The experiment's key for what a schedule finds wrong.
+fn key_of(error: &ScheduleError) -> &'static str {
+    let key = match error {
+        ScheduleError::NotPositive { key, .. }
+        | ScheduleError::Negative { key, .. }
+        | ScheduleError::Zero { key } => *key,
+        ScheduleError::MilestonesUnsorted => "milestones",
+    };
+    match key {
+        "rate" => "optimizer.rate",
+        "floor" => "schedule.floor",
+        "factor" => "schedule.factor",
+        "period" => "schedule.period",
+        "milestones" => "schedule.milestones",
+        own => own, // it has its table: `swa.rate`, ...
     }
 }
 
@@ -430,7 +449,8 @@ mod tests {
                 "optimizer.rate=0.0",
                 "`optimizer.rate` makes no schedule: `rate` must be above 0, found 0",
             ),
-            ("optimizer.momentum=1.5", "`optimizer.momentum` must be from 0 to 1, found 1.5"),
+            ("optimizer.momentum=1", "must be at least 0 and below 1, found 1"),
+            ("schedule.floor=-1", "`schedule.floor` makes no schedule: `floor` must be at least"),
             ("hwa.sync_period=0", "`hwa.sync_period` must be at least one step, found 0 steps"),
             ("hwa.window_length=\"200%\"", "found \"200%\""),
             ("hwa.window_length=[]", "`hwa.window_length` must name at least one length"),

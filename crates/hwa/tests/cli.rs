@@ -237,9 +237,17 @@ fn mistakes_in_an_experiment_show_line_and_key() {
     failed(&train("[hwa]\nnum_models = 2.5\n"), 2, "line 2");
     failed(&train("[optimizer]\nbatch = 0\n"), 2, "line 2");
     failed(&train("[hwa]\nsync_period = 0\n"), 2, "line 2: `hwa.sync_period` must be at least one");
-    failed(&train("[data]\ntrain_examples = 99999\n"), 2, "`data.train_examples`");
-    failed(&train("[model]\nname = \"resnet21\"\n"), 2, "there is no model `resnet21`");
-    failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "unknown data set `mnist`");
+    failed(&train("[data]\ntrain_examples = 99999\n"), 2, "line 2: `data.train_examples` asks");
+    failed(
+        &train("[data]\nvalidation = 99999\n"),
+        2,
+        "line 2: `data.validation` asks for too many",
+    );
+    failed(&train("[data]\n\nvalidation = 0\n"), 2, "line 3: `data.validation` must leave");
+    failed(&train("[model]\nname = \"resnet21\"\n"), 2, "line 2: `model.name` must be one of");
+    failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "line 2: `data.dataset` must be one of");
+    let set = hwa(&["train", "--set", "data.dataset=mnist"]).output().unwrap();
+    failed(&set, 2, "--set data.dataset=mnist: `data.dataset` must be one of digits");
     let missing = hwa(&["train", "no-such.toml"]).output().unwrap();
     failed(&missing, 2, "cannot read no-such.toml");
     assert!(!folder.path().join("runs").exists(), "nothing is created for a bad experiment");
@@ -434,6 +442,7 @@ fn every_command_has_help_with_an_example() {
     ] {
         let help = succeeded(&hwa(&command).arg("--help").output().unwrap());
         assert!(help.contains("Example"), "{command:?}");
+        assert!(command[0] != "train" || help.contains("docs/experiment.md"));
     }
 }
 

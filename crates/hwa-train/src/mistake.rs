@@ -75,6 +75,9 @@ fn find(table: &Table, prefix: &str, at: &Range<usize>, text: &str) -> Option<(S
 
 /// Serde's message without the names of Rust.
 fn plain(message: &str, found: &str) -> String {
+    if message == "wanted string or table" {
+        return format!("expected text in quotes, found {found}");
+    }
     let kind = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     if let Some((_, expected)) = kind.and_then(|rest| rest.rsplit_once(", expected ")) {
         return format!("expected {}, found {found}", in_words(expected));
@@ -96,7 +99,7 @@ fn in_words(expected: &str) -> &str {
         "usize" | "u64" => "a whole number of at least 0",
         "a nonzero usize" | "a nonzero u64" => "a whole number of at least 1",
         "a boolean" => "true or false",
-        "a string" | "path string" | "string or table" => "text in quotes",
+        "a string" | "path string" => "text in quotes",
         "a sequence" => "a list",
         other if other.starts_with("struct ") => "a table",
         other => other,
@@ -131,6 +134,7 @@ mod tests {
             ("seed = -1\n", "line 1: `seed`: expected a whole number of at least 0, found -1"),
             ("data = 3\n", "line 1: `data`: expected a table, found 3"),
             ("[seed]\n", "line 1: `seed`: expected a whole number of at least 0, found a table"),
+            ("method = 5\n", "line 1: `method`: expected text in quotes, found 5"),
             ("name = 5\n", "line 1: `name`: expected text in quotes, found 5"),
             (
                 "method = \"adam\"\n",

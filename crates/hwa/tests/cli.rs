@@ -290,6 +290,7 @@ fn folders_that_are_taken_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.tex"), "").unwrap();
     failed(&short_train(folder.path()).output().unwrap(), 2, "is not empty");
+    assert!(!text(&short_train(folder.path()).output().unwrap().stderr).contains("--resume"));
     let nothing = hwa(&["train", "--resume", "no-such-run"]).output().unwrap();
     failed(&nothing, 2, "no-such-run is not a run directory");
 }
@@ -302,6 +303,48 @@ fn a_resume_with_other_settings_names_the_difference() {
     let mut command = hwa(&["train", "--set", "hwa.num_models=3", "--resume"]);
     let output = command.arg(&run).output().unwrap();
     failed(&output, 2, "`hwa.num_models` is 2 there, asked for is 3");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_damaged_run_says_what_is_damaged_and_how_to_go_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    let whole = fingerprint(&run);
+    // Without its figures the run is one that was killed at its very end.
+    fs::remove_file(run.join("summary.json")).unwrap();
+    let mut states: Vec<_> = fs::read_dir(run.join("state")).unwrap().flatten().collect();
+    states.sort_by_key(|entry| entry.file_name());
+    let last = |kind: &str| {
+        let mut named = states.iter().rev().map(|entry| entry.path());
+        named.find(|p| p.file_name().unwrap().to_string_lossy().starts_with(kind)).unwrap()
+    };
+    let (manifest, replica) = (last("manifest"), last("replica"));
+    let back = format!("to go back one state, remove {}", manifest.display());
+    let with = |path: &Path, content: &[u8], check: &dyn Fn(&Output)| {
+        let before = fs::read(path).unwrap();
+        fs::write(path, content).unwrap();
+        check(&resume(&run));
+        fs::write(path, before).unwrap();
+    };
+    with(&run.join("events.jsonl"), b"{}\n", &|output| {
+        failed(output, 1, "events.jsonl has 3 bytes, the saved state expects at least");
+        failed(output, 1, &back);
+    });
+    with(&manifest, b"{", &|output| failed(output, 1, &back));
+    let edited = fs::read_to_string(run.join("experiment.toml")).unwrap();
+    let edited = edited.replace("rate = 0.1", "rate = 0.2");
+    with(&run.join("experiment.toml"), edited.as_bytes(), &|output| {
+        failed(output, 2, "`optimizer.rate` was 0.1 and is 0.2 now");
+    });
+    fs::write(&replica, b"damaged").unwrap();
+    failed(&resume(&run), 1, &format!("{} is not a safetensors file", replica.display()));
+    failed(&resume(&run), 1, &back);
+    // The advice is good: the run ends as it would have.
+    fs::remove_file(&manifest).unwrap();
+    succeeded(&resume(&run));
+    assert!(fingerprint(&run) == whole);
 }
 
 /// A reader that goes away does not end the training.
@@ -327,6 +370,9 @@ fn divergence_names_the_model() {
     failed(&output, 1, "diverged");
     let message = text(&output.stderr);
     assert!(message.contains("error: model ") && message.contains(" step "), "{message}");
+    assert!(message.contains("`schedule.warmup`"), "{message}");
+    assert!(message.contains("no state was saved"), "{message}");
+    assert!(!message.contains("--resume"), "it would diverge again: {message}");
 }
 
 /// A limit on file sizes stands in for a full disk: the write fails half-way.

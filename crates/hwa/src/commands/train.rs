@@ -12,7 +12,7 @@ use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     Experiment, ExperimentError, Identity, Interrupt, Levels, Outcome, ReplicaError, Run,
-    SealedTest, Settings, Summary,
+    SealedTest, Settings, Summary, TrainError,
 };
 use serde_json::{Value, json};
 
@@ -123,16 +123,13 @@ impl Planned {
             interrupt,
         };
         if arguments.resume.is_some() && !dir.summary().is_file() {
-            self.record_environment(&run)?;
+            self.record_environment(&run).map_err(|error| explained(error, &run))?;
         }
-        run.train().map_err(|error| match error.is_about_writing() {
-            true => Failure::Stopped { advice: how_to_go_on(&run), error: error.into() },
-            false => error.into(),
-        })
+        run.train().map_err(|error| explained(error, &run))
     }
 
     /// A record that cannot be kept is no reason not to train.
-    fn record_environment(&self, run: &Run<'_>) -> Result<(), Failure> {
+    fn record_environment(&self, run: &Run<'_>) -> Result<(), TrainError> {
         let models = self.settings.plan.num_models.get();
         let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
         let resumed = Resumed { after_steps: steps, environment: Environment::new(self.threads()) };
@@ -140,6 +137,45 @@ impl Planned {
             tell(format_args!("the environment could not be recorded: {failure}"));
         }
         Ok(())
+    }
+}
+
+/// The error, and what can be done about it where the run directory tells.
+fn explained(error: TrainError, run: &Run<'_>) -> Failure {
+    let advice = match &error {
+        TrainError::Diverged { .. } | TrainError::NotFinite { .. } => after_divergence(run),
+        error if error.is_about_writing() => how_to_go_on(run),
+        error if error.is_about_state_in(&run.dir.state()) => how_to_go_back(run),
+        _ => return error.into(),
+    };
+    Failure::Stopped { advice, error: error.into() }
+}
+
+/// The same settings would diverge again, so that resuming is no way out.
+fn after_divergence(run: &Run<'_>) -> String {
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the state after step {steps} is kept: {manifest}; it would diverge again")
+        }
+        None => "no state was saved".to_owned(),
+    };
+    format!("{left}\nstart a new run with other settings")
+}
+
+/// What to remove so that a run with a damaged state goes on from another.
+fn how_to_go_back(run: &Run<'_>) -> String {
+    let go_on = format!("go on with: hwa train --resume {}", run.dir.path().display());
+    match run.manifests().unwrap_or_default().as_slice() {
+        [.., _, newest] => {
+            format!("to go back one state, remove {} and {go_on}", newest.display())
+        }
+        [only] => format!(
+            "there is no state before it: to begin again, remove {} and {go_on}",
+            only.display()
+        ),
+        [] => format!("there is no complete state: to begin again, {go_on}"),
     }
 }
 

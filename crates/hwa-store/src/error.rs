@@ -1,7 +1,7 @@
 //! What can go wrong on disk.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hwa_core::WeightsError;
 use safetensors::SafeTensorError;
@@ -54,8 +54,14 @@ pub enum StoreError {
         source: serde_json::Error,
     },
     /// A run is to be started where something already is.
-    #[error("{} is not empty: choose another folder, or go on with the run in it by --resume", path.display())]
+    #[error("{} is not empty: choose another folder", path.display())]
     Occupied {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run is to be started where one already is.
+    #[error("{} holds a run: choose another folder, or go on with it by --resume", path.display())]
+    HoldsARun {
         /// The folder.
         path: PathBuf,
     },
@@ -89,6 +95,22 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The file or folder that it is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotSafetensors { path, .. }
+            | Self::UnsupportedType { path, .. }
+            | Self::Weights { path, .. }
+            | Self::Json { path, .. }
+            | Self::Occupied { path }
+            | Self::HoldsARun { path }
+            | Self::Remains { path, .. }
+            | Self::InUse { path }
+            | Self::NotARun { path, .. } => path,
+        }
+    }
+
     /// Wraps a system error with what was being done and where.
     pub(crate) fn io(
         action: &'static str,

@@ -40,6 +40,9 @@ impl RunDir {
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(path).map_err(StoreError::io("create", path))?;
         let run = Self::locked(path)?;
+        if run.experiment().is_file() {
+            return Err(StoreError::HoldsARun { path: path.to_owned() });
+        }
         let mut entries = fs::read_dir(path).map_err(StoreError::io("read", path))?;
         // What is there without an experiment is a run that was killed before it began.
         let begun =
@@ -166,6 +169,10 @@ mod tests {
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let message = RunDir::create(folder.path()).unwrap_err().to_string();
         assert!(message.contains("is not empty"), "{message}");
+        assert!(!message.contains("--resume"), "there is nothing to resume: {message}");
+        fs::write(folder.path().join(EXPERIMENT), "").unwrap();
+        let message = RunDir::create(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("holds a run") && message.contains("--resume"), "{message}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What can end a run.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hwa_core::WeightsError;
 use hwa_data::DataError;
@@ -25,8 +25,8 @@ pub enum TrainError {
     },
     /// A loss is no longer finite.
     #[error(
-        "model {replica} diverged: the loss of step {step} is {loss} (rate {rate}); \
-         try a lower rate or a warm-up. The last good state is kept"
+        "model {replica} diverged: the loss of step {step} is {loss} (rate {}); \
+         try a lower `optimizer.rate`, or `schedule.warmup`", rounded(*rate)
     )]
     Diverged {
         /// The model.
@@ -41,7 +41,7 @@ pub enum TrainError {
     /// Weights are no longer finite.
     #[error(
         "model {replica} diverged: `{tensor}` is not finite after step {step}; \
-         try a lower rate or a warm-up. The last good state is kept"
+         try a lower `optimizer.rate`, or `schedule.warmup`"
     )]
     NotFinite {
         /// The model.
@@ -117,6 +117,19 @@ pub enum TrainError {
         /// Why.
         source: io::Error,
     },
+    /// The event log is not the one that the saved state goes on from.
+    #[error(
+        "{} has {found} bytes, the saved state expects at least {expected}: \
+         it was cut or replaced; restore it", path.display()
+    )]
+    EventsShort {
+        /// The file.
+        path: PathBuf,
+        /// The length that the state names.
+        expected: u64,
+        /// Its length.
+        found: u64,
+    },
     /// A thread or its pool could not be started.
     #[error("cannot start the threads of {who}: {reason}")]
     Threads {
@@ -136,10 +149,12 @@ pub enum TrainError {
         found: u32,
     },
     /// A saved state belongs to another experiment.
-    #[error("{}: the state belongs to another experiment", path.display())]
+    #[error("{}: the state belongs to another experiment{difference}", path.display())]
     OtherExperiment {
         /// The manifest.
         path: PathBuf,
+        /// The first key that differs, as the end of the sentence; or nothing.
+        difference: String,
     },
     /// A saved state was computed on another instruction path, so that going on
     /// would not give the bits of the uninterrupted run.
@@ -176,8 +191,40 @@ impl TrainError {
         }
     }
 
+    /// Whether a file of the saved state in this folder, or the log that belongs to
+    /// it, is damaged: the run could go on from the state before.
+    pub fn is_about_state_in(&self, folder: &Path) -> bool {
+        match self {
+            Self::EventsShort { .. } => true,
+            Self::BadState { path, .. } => path.starts_with(folder),
+            Self::Store(error) => error.path().starts_with(folder),
+            _ => false,
+        }
+    }
+
     /// Whether this is only the echo of another model's failure.
     pub(crate) fn is_echo(&self) -> bool {
         matches!(self, Self::Collective(CollectiveError::Aborted))
+    }
+}
+
+/// Three digits of a rate are enough to recognise it.
+fn rounded(rate: f64) -> String {
+    let short = format!("{rate:.2e}");
+    match short.parse::<f64>() {
+        Ok(value) if (1e-4..1e6).contains(&value) => value.to_string(),
+        _ => short,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_in_three_digits() {
+        for (rate, told) in [(999.383_104, "999"), (0.099_26, "0.0993"), (1e30, "1.00e30")] {
+            assert_eq!(rounded(rate), told);
+        }
     }
 }

@@ -148,7 +148,7 @@ pub struct ScheduleTable {
     pub per: Per,
     /// What `step` multiplies the rate with.
     pub factor: f64,
-    /// How often `step` does so; by default every 60 epochs ...
+    /// How often `step` does so ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
     /// ... or when.

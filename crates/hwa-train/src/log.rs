@@ -19,19 +19,22 @@ impl EventLog {
     /// Opens the log and cuts it to its first `bytes`: what a resumed run goes on
     /// from. What was written later happens again.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Self, TrainError> {
-        let open = || -> io::Result<File> {
-            let mut file =
-                File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+        let open = || -> io::Result<(File, u64)> {
+            let mut options = File::options();
+            let file = options.create(true).truncate(false).read(true).write(true).open(path)?;
             let found = file.metadata()?.len();
-            if found < bytes {
-                let reason = format!("it has {found} bytes, the saved state expects {bytes}");
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
-            }
-            file.set_len(bytes)?;
-            file.seek(SeekFrom::End(0))?;
-            Ok(file)
+            Ok((file, found))
         };
-        let file = open().map_err(|source| Self::error(path, source))?;
+        let (mut file, found) = open().map_err(|source| Self::error(path, source))?;
+        if found < bytes {
+            let (path, expected) = (path.to_owned(), bytes);
+            return Err(TrainError::EventsShort { path, expected, found });
+        }
+        let mut cut = || -> io::Result<u64> {
+            file.set_len(bytes)?;
+            file.seek(SeekFrom::End(0))
+        };
+        cut().map_err(|source| Self::error(path, source))?;
         Ok(Self { path: path.to_owned(), file, bytes })
     }
 
@@ -77,6 +80,6 @@ mod tests {
         let three = r#"{"event":"stopped_early","cycle":3}"#;
         assert_eq!(text, format!("{one}\n{three}\n"));
         let error = EventLog::open(&path, 10_000).unwrap_err().to_string();
-        assert!(error.contains("the saved state expects 10000"), "{error}");
+        assert!(error.contains("the saved state expects at least 10000"), "{error}");
     }
 }

@@ -13,7 +13,7 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-use hwa_core::{Decay, Granularity, Plan, Schedule, WindowLength, WindowSpec};
+use hwa_core::{Decay, Granularity, Plan, Schedule, ScheduleError, WindowLength, WindowSpec};
 use hwa_data::steps_per_epoch;
 
 use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
@@ -25,8 +25,6 @@ use crate::span::Span;
 const DEFAULT_EPOCHS: u64 = 200;
 /// More steps of the rate than this are a mistake.
 const MOST_MILESTONES: u64 = 100_000;
-/// Epochs between the steps of the baseline's rate.
-const STEP_EPOCHS: f64 = 60.0;
 
 impl Experiment {
     /// Everything that the loop needs, for a training set of so many images.
@@ -74,10 +72,6 @@ impl Experiment {
         if schedule.steps.is_none() && schedule.epochs.is_none() {
             schedule.epochs = NonZeroU64::new(DEFAULT_EPOCHS);
         }
-        let steps = self.kind() == ScheduleKind::Step;
-        if steps && schedule.every.is_none() && schedule.milestones.is_none() {
-            schedule.every = Some(Span::Epochs(STEP_EPOCHS));
-        }
         resolved
     }
 
@@ -120,6 +114,7 @@ impl Experiment {
     }
 
     fn rates(&self, scale: &Scale, sync_period: NonZeroU64) -> Result<Schedule, ExperimentError> {
+        self.check_kind()?;
         let table = &self.schedule;
         let period = |span: Option<Span>| span.map_or(sync_period.get(), |s| scale.steps(s));
         let decay = match self.kind() {
@@ -143,20 +138,40 @@ impl Experiment {
             Per::Step => Granularity::Step,
             Per::Epoch => Granularity::Epoch { steps: scale.per_epoch },
         };
-        let wrong = |e: hwa_core::ScheduleError| {
-            let key = if self.optimizer.rate > 0.0 { "schedule" } else { "optimizer.rate" };
-            value(key, format!("makes no schedule: {e}"))
-        };
+        let wrong = |e: ScheduleError| value(key_of(&e), format!("makes no schedule: {e}"));
         let schedule = Schedule::new(self.optimizer.rate, decay, scale.budget.get());
         let schedule = schedule.and_then(|s| s.with_granularity(granularity)).map_err(wrong)?;
         Ok(schedule.with_warmup(table.warmup.map_or(0, |span| scale.steps(span))))
+    }
+
+    /// SWA samples at a rate that keeps moving; one that decays to nothing would
+    /// average copies of the same weights.
+    fn check_kind(&self) -> Result<(), ExperimentError> {
+        let found = match self.kind() {
+            ScheduleKind::Cosine => "cosine",
+            ScheduleKind::Linear => "linear",
+            ScheduleKind::Step => "step",
+            ScheduleKind::Constant | ScheduleKind::Cyclical | ScheduleKind::TwoStage => {
+                return Ok(());
+            }
+        };
+        if self.method != Method::Swa {
+            return Ok(());
+        }
+        let expected = "two-stage (the default), constant or cyclical";
+        let reason = format!("is {found}, with `method = \"swa\"` expected {expected}");
+        Err(value("schedule.kind", reason))
     }
 
     fn milestones(&self, scale: &Scale) -> Result<Vec<u64>, ExperimentError> {
         if let Some(spans) = &self.schedule.milestones {
             return Ok(spans.iter().map(|span| scale.steps(*span)).collect());
         }
-        let every = self.schedule.every.unwrap_or(Span::Epochs(STEP_EPOCHS));
+        // No default: what suits 200 epochs would leave a short run's rate constant.
+        let every = self.schedule.every.ok_or_else(|| {
+            let reason = "is step, which needs `schedule.every` or `schedule.milestones`";
+            value("schedule.kind", reason)
+        })?;
         let every = scale.at_least_one("schedule.every", every)?.get();
         let count = (scale.budget.get() - 1) / every;
         if count > MOST_MILESTONES {
@@ -241,7 +256,11 @@ impl Experiment {
             }
             Err(value(key, format!("must be from {low} to {high}, found {found}")))
         };
-        within("optimizer.momentum", self.optimizer.momentum, 0.0, 1.0)?;
+        let momentum = self.optimizer.momentum;
+        if !(0.0..1.0).contains(&momentum) {
+            let reason = format!("must be at least 0 and below 1, found {momentum}");
+            return Err(value("optimizer.momentum", reason));
+        }
         within("optimizer.weight_decay", self.optimizer.weight_decay, 0.0, f64::MAX)?;
         within("evaluate.tolerance", self.evaluate.tolerance, 0.0, 1.0)
     }
@@ -291,6 +310,24 @@ fn window_length(text: &WindowText) -> Result<WindowLength, ExperimentError> {
             let reason = format!("must be cycles (20) or a share (\"10%\"), found {share:?}");
             Err(value("hwa.window_length", reason))
         }
+    }
+}
+
+/// The experiment's key for what a schedule finds wrong.
+fn key_of(error: &ScheduleError) -> &'static str {
+    let key = match error {
+        ScheduleError::NotPositive { key, .. }
+        | ScheduleError::Negative { key, .. }
+        | ScheduleError::Zero { key } => *key,
+        ScheduleError::MilestonesUnsorted => "milestones",
+    };
+    match key {
+        "rate" => "optimizer.rate",
+        "floor" => "schedule.floor",
+        "factor" => "schedule.factor",
+        "period" => "schedule.period",
+        "milestones" => "schedule.milestones",
+        own => own, // it has its table: `swa.rate`, ...
     }
 }
 
@@ -367,9 +404,40 @@ mod tests {
 
     #[test]
     fn the_baseline_falls_every_sixty_epochs() {
-        let baseline = settings(&["method=sgd", "schedule.kind=step"]).unwrap();
+        let sets = ["method=sgd", "schedule.kind=step", "schedule.every=60 epochs"];
+        let baseline = settings(&sets).unwrap();
         let rate = |step| (baseline.plan.schedule.rate(step) * 1e9).round() / 1e9;
         assert_eq!((rate(299), rate(300), rate(499)), (0.1, 0.01, 0.01));
+    }
+
+    #[test]
+    fn a_rate_that_falls_in_steps_says_when() {
+        let message = error(&["schedule.kind=step"]);
+        assert!(message.contains("`schedule.every` or `schedule.milestones`"), "{message}");
+        settings(&["schedule.kind=step", "schedule.milestones=[\"50%\"]"]).unwrap();
+    }
+
+    #[test]
+    fn swa_has_a_rate_that_does_not_decay() {
+        for kind in ["cosine", "linear", "step"] {
+            let message = error(&["method=swa", &format!("schedule.kind={kind}")]);
+            let expected = format!("`schedule.kind` is {kind}, with `method = \"swa\"` expected");
+            assert!(message.starts_with(&expected), "{message}");
+        }
+        for kind in ["two-stage", "constant", "cyclical"] {
+            settings(&["method=swa", &format!("schedule.kind={kind}")]).unwrap();
+        }
+        let by_default = settings(&["method=swa"]).unwrap();
+        assert_eq!(by_default, settings(&["method=swa", "schedule.kind=two-stage"]).unwrap());
+    }
+
+    #[test]
+    fn a_kind_that_is_left_out_changes_no_other_method() {
+        for method in ["sgd", "online", "lawa", "hwa"] {
+            let method = format!("method={method}");
+            let written = settings(&[&method, "schedule.kind=cosine"]).unwrap();
+            assert_eq!(settings(&[&method]).unwrap(), written);
+        }
     }
 
     #[test]
@@ -381,7 +449,8 @@ mod tests {
                 "optimizer.rate=0.0",
                 "`optimizer.rate` makes no schedule: `rate` must be above 0, found 0",
             ),
-            ("optimizer.momentum=1.5", "`optimizer.momentum` must be from 0 to 1, found 1.5"),
+            ("optimizer.momentum=1", "must be at least 0 and below 1, found 1"),
+            ("schedule.floor=-1", "`schedule.floor` makes no schedule: `floor` must be at least"),
             ("hwa.sync_period=0", "`hwa.sync_period` must be at least one step, found 0 steps"),
             ("hwa.window_length=\"200%\"", "found \"200%\""),
             ("hwa.window_length=[]", "`hwa.window_length` must name at least one length"),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 use crate::experiment::Experiment;
+use crate::mistake::{Mistake, line_at};
 
 /// Why an experiment could not be understood or cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +38,16 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    /// The same error with the file and the line in which the key stands, if it
-    /// stands there at all.
-    pub fn located(self, text: &str, path: &Path) -> Self {
+    /// The same error with the override that gave the value, or else with the file
+    /// and the line in which the key stands, if it stands there at all.
+    pub fn located(self, text: &str, path: &Path, sets: &[String]) -> Self {
         let Self::Value { key, reason } = self else { return self };
+        let gives = |set: &&String| set.split_once('=').is_some_and(|(k, _)| k.trim() == key);
+        // The last one counts.
+        if let Some(set) = sets.iter().rev().find(gives) {
+            let message = format!("`{key}` {reason}");
+            return Self::Override { set: set.clone(), message };
+        }
         let Some(line) = line_of(text, key) else { return Self::Value { key, reason } };
         let message = format!("line {line}: `{key}` {reason}");
         Self::File { path: path.to_owned(), message }
@@ -56,7 +63,7 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
         item = item.get(part)?;
     }
     let start = item.span()?.start;
-    Some(text.get(..start)?.lines().count().max(1))
+    Some(line_at(text, start))
 }
 
 impl Experiment {
@@ -90,17 +97,20 @@ impl Experiment {
     /// ```
     pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ExperimentError> {
         let file = |message: String| ExperimentError::File { path: path.to_owned(), message };
-        // The file alone first, so that its errors show its own lines.
-        let mut experiment: Self =
-            toml::from_str(text).map_err(|e| file(e.to_string().trim_end().to_owned()))?;
         let mut document: DocumentMut = text
             .parse()
             .map_err(|e: toml_edit::TomlError| file(e.to_string().trim_end().to_owned()))?;
+        // The file alone first, so that its errors show its own lines.
+        let mut experiment: Self = toml::from_str(text).map_err(|e| {
+            let mistake = Mistake::new(text, &e);
+            file(format!("line {}: {}", mistake.line, mistake.told_beside("")))
+        })?;
         for set in sets {
             let wrong = |message: String| ExperimentError::Override { set: set.clone(), message };
-            apply(&mut document, set).map_err(wrong)?;
+            let key = apply(&mut document, set).map_err(wrong)?;
             let text = document.to_string();
-            experiment = toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
+            experiment = toml::from_str(&text)
+                .map_err(|e| wrong(Mistake::new(&text, &e).told_beside(key)))?;
         }
         Ok(experiment)
     }
@@ -114,7 +124,7 @@ impl Experiment {
     }
 }
 
-fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>) {
+pub(crate) fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>) {
     for (key, value) in table {
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {
@@ -124,8 +134,8 @@ fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>
     }
 }
 
-/// Applies `key=value`; the value is TOML, or else a bare word.
-fn apply(document: &mut DocumentMut, set: &str) -> Result<(), String> {
+/// Applies `key=value` and gives the key; the value is TOML, or else a bare word.
+fn apply<'a>(document: &mut DocumentMut, set: &'a str) -> Result<&'a str, String> {
     let (key, text) = set.split_once('=').ok_or("expected key=value")?;
     let (key, text) = (key.trim(), text.trim());
     let value: Value = match text.parse() {
@@ -144,7 +154,7 @@ fn apply(document: &mut DocumentMut, set: &str) -> Result<(), String> {
         table = item.as_table_mut().ok_or_else(|| format!("`{part}` is not a table"))?;
     }
     table.insert(last, Item::Value(value));
-    Ok(())
+    Ok(key)
 }
 
 #[cfg(test)]
@@ -179,10 +189,10 @@ mod tests {
     #[test]
     fn errors_of_the_file_show_the_line_and_the_key() {
         let unknown = error("seed = 2\n[hwa]\nnum_modles = 2\n", &[]);
-        assert!(unknown.starts_with("e.toml: TOML parse error at line 3"), "{unknown}");
-        assert!(unknown.contains("num_modles"), "{unknown}");
+        assert!(unknown.starts_with("e.toml: line 3: there is no key `hwa.num_mod"), "{unknown}");
         let wrong_type = error("[optimizer]\nrate = \"fast\"\n", &[]);
-        assert!(wrong_type.contains("line 2") && wrong_type.contains("fast"), "{wrong_type}");
+        let expected = "e.toml: line 2: `optimizer.rate`: expected a number, found \"fast\"";
+        assert_eq!(wrong_type, expected);
         let impossible = error("[hwa]\nnum_models = 0\n", &[]);
         assert!(impossible.contains("line 2"), "{impossible}");
         assert!(error("seed = \n", &[]).contains("line 1"));
@@ -198,8 +208,11 @@ mod tests {
 
     #[test]
     fn an_override_that_fails_is_named() {
-        assert!(error("", &["hwa.num_models=0"]).starts_with("--set hwa.num_models=0: "));
-        assert!(error("", &["hwa.modles=2"]).contains("unknown field `modles`"));
+        let zero = "--set hwa.num_models=0: expected a whole number of at least 1, found 0";
+        assert_eq!(error("", &["hwa.num_models=0"]), zero);
+        let unknown = error("", &["hwa.models=2"]);
+        let expected = "there is no key `hwa.models`; did you mean `hwa.num_models`?";
+        assert_eq!(unknown, format!("--set hwa.models=2: {expected}"));
         assert_eq!(error("", &["seed"]), "--set seed: expected key=value");
         assert!(error("", &["seed.x=1"]).contains("--set seed.x=1"));
         assert!(error("", &[".=1"]).contains("is not a key"));
@@ -209,8 +222,18 @@ mod tests {
     fn an_impossible_value_is_located_in_its_file() {
         let text = "seed = 1\n\n[hwa]\nnum_models = 2\nsync_period = 0\n";
         let error = parse(text, &[]).unwrap().settings(640).unwrap_err();
-        let message = error.located(text, Path::new("e.toml")).to_string();
+        let message = error.located(text, Path::new("e.toml"), &[]).to_string();
         assert!(message.starts_with("e.toml: line 5: `hwa.sync_period` must be"), "{message}");
+    }
+
+    #[test]
+    fn an_impossible_value_is_located_in_its_override() {
+        for set in ["evaluate.tolerance=-1", "name=a/b", "hwa.window_stride=300"] {
+            let error = parse("name = \"x\"\n", &[set]).unwrap().settings(640).unwrap_err();
+            let sets = [set.to_owned()];
+            let message = error.located("name = \"x\"\n", Path::new("e.toml"), &sets).to_string();
+            assert!(message.starts_with(&format!("--set {set}: `")), "{message}");
+        }
     }
 
     #[test]

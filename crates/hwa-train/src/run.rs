@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -122,6 +123,12 @@ impl Run<'_> {
     /// The state that [`Self::train`] would go on from, if there is one.
     pub fn saved_state(&self) -> Result<Option<SavedState>, TrainError> {
         self.states(self.dir.checkpoints()).saved()
+    }
+
+    /// The manifests of the states that are kept, oldest first. Without the last one,
+    /// [`Self::train`] goes on from the one before.
+    pub fn manifests(&self) -> Result<Vec<PathBuf>, TrainError> {
+        self.states(self.dir.checkpoints()).all()
     }
 
     fn states(&self, checkpoints: CheckpointStore) -> StateStore {

@@ -17,6 +17,7 @@ use hwa_store::{write_atomically, write_tensors};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::experiment::Experiment;
 use crate::judge::JudgeState;
 use crate::replica::State;
 use crate::settings::Settings;
@@ -170,6 +171,11 @@ impl StateStore {
         Ok(Some(SavedState { manifest, steps }))
     }
 
+    /// The manifests of all complete states, oldest first.
+    pub(crate) fn all(&self) -> Result<Vec<PathBuf>, TrainError> {
+        Ok(self.manifests()?.into_iter().map(|(_, path)| path).collect())
+    }
+
     fn read_manifest(&self, path: &Path) -> Result<Manifest, TrainError> {
         let text = read_to_string(path)?;
         let json = |source| StoreError::Json { path: path.to_owned(), source };
@@ -185,7 +191,12 @@ impl StateStore {
         }
         let manifest: Manifest = serde_json::from_str(&text).map_err(json)?;
         if manifest.experiment != self.identity.experiment {
-            return Err(TrainError::OtherExperiment { path: path.to_owned() });
+            let ours = &self.identity.experiment;
+            let difference = Experiment::first_difference(&manifest.experiment, ours);
+            let difference = difference.map_or(String::new(), |(key, was, is)| {
+                format!(": `{key}` was {was} and is {is} now; was experiment.toml edited?")
+            });
+            return Err(TrainError::OtherExperiment { path: path.to_owned(), difference });
         }
         let same = manifest.arithmetic == self.identity.arithmetic;
         if !same && !self.identity.allow_other_arithmetic {

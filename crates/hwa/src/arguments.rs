@@ -40,6 +40,7 @@ Examples:
   hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
   hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash
 
+Every key of an experiment, with its default: docs/experiment.md in the repository.
 Ctrl-C finishes the step, saves and says how to resume. Exit codes: 0 done, 1 failed,
 2 bad usage or configuration, 130 interrupted.")]
 pub(crate) struct Train {

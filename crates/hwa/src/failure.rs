@@ -115,6 +115,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Occupied { .. }
+            | StoreError::HoldsARun { .. }
             | StoreError::Remains { .. }
             | StoreError::InUse { .. }
             | StoreError::NotARun { .. } => Self::Usage(error.into()),

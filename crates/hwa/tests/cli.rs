@@ -237,9 +237,17 @@ fn mistakes_in_an_experiment_show_line_and_key() {
     failed(&train("[hwa]\nnum_models = 2.5\n"), 2, "line 2");
     failed(&train("[optimizer]\nbatch = 0\n"), 2, "line 2");
     failed(&train("[hwa]\nsync_period = 0\n"), 2, "line 2: `hwa.sync_period` must be at least one");
-    failed(&train("[data]\ntrain_examples = 99999\n"), 2, "`data.train_examples`");
-    failed(&train("[model]\nname = \"resnet21\"\n"), 2, "there is no model `resnet21`");
-    failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "unknown data set `mnist`");
+    failed(&train("[data]\ntrain_examples = 99999\n"), 2, "line 2: `data.train_examples` asks");
+    failed(
+        &train("[data]\nvalidation = 99999\n"),
+        2,
+        "line 2: `data.validation` asks for too many",
+    );
+    failed(&train("[data]\n\nvalidation = 0\n"), 2, "line 3: `data.validation` must leave");
+    failed(&train("[model]\nname = \"resnet21\"\n"), 2, "line 2: `model.name` must be one of");
+    failed(&train("[data]\ndataset = \"mnist\"\n"), 2, "line 2: `data.dataset` must be one of");
+    let set = hwa(&["train", "--set", "data.dataset=mnist"]).output().unwrap();
+    failed(&set, 2, "--set data.dataset=mnist: `data.dataset` must be one of digits");
     let missing = hwa(&["train", "no-such.toml"]).output().unwrap();
     failed(&missing, 2, "cannot read no-such.toml");
     assert!(!folder.path().join("runs").exists(), "nothing is created for a bad experiment");
@@ -282,6 +290,7 @@ fn folders_that_are_taken_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.tex"), "").unwrap();
     failed(&short_train(folder.path()).output().unwrap(), 2, "is not empty");
+    assert!(!text(&short_train(folder.path()).output().unwrap().stderr).contains("--resume"));
     let nothing = hwa(&["train", "--resume", "no-such-run"]).output().unwrap();
     failed(&nothing, 2, "no-such-run is not a run directory");
 }
@@ -294,6 +303,48 @@ fn a_resume_with_other_settings_names_the_difference() {
     let mut command = hwa(&["train", "--set", "hwa.num_models=3", "--resume"]);
     let output = command.arg(&run).output().unwrap();
     failed(&output, 2, "`hwa.num_models` is 2 there, asked for is 3");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_damaged_run_says_what_is_damaged_and_how_to_go_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    let whole = fingerprint(&run);
+    // Without its figures the run is one that was killed at its very end.
+    fs::remove_file(run.join("summary.json")).unwrap();
+    let mut states: Vec<_> = fs::read_dir(run.join("state")).unwrap().flatten().collect();
+    states.sort_by_key(|entry| entry.file_name());
+    let last = |kind: &str| {
+        let mut named = states.iter().rev().map(|entry| entry.path());
+        named.find(|p| p.file_name().unwrap().to_string_lossy().starts_with(kind)).unwrap()
+    };
+    let (manifest, replica) = (last("manifest"), last("replica"));
+    let back = format!("to go back one state, remove {}", manifest.display());
+    let with = |path: &Path, content: &[u8], check: &dyn Fn(&Output)| {
+        let before = fs::read(path).unwrap();
+        fs::write(path, content).unwrap();
+        check(&resume(&run));
+        fs::write(path, before).unwrap();
+    };
+    with(&run.join("events.jsonl"), b"{}\n", &|output| {
+        failed(output, 1, "events.jsonl has 3 bytes, the saved state expects at least");
+        failed(output, 1, &back);
+    });
+    with(&manifest, b"{", &|output| failed(output, 1, &back));
+    let edited = fs::read_to_string(run.join("experiment.toml")).unwrap();
+    let edited = edited.replace("rate = 0.1", "rate = 0.2");
+    with(&run.join("experiment.toml"), edited.as_bytes(), &|output| {
+        failed(output, 2, "`optimizer.rate` was 0.1 and is 0.2 now");
+    });
+    fs::write(&replica, b"damaged").unwrap();
+    failed(&resume(&run), 1, &format!("{} is not a safetensors file", replica.display()));
+    failed(&resume(&run), 1, &back);
+    // The advice is good: the run ends as it would have.
+    fs::remove_file(&manifest).unwrap();
+    succeeded(&resume(&run));
+    assert!(fingerprint(&run) == whole);
 }
 
 /// A reader that goes away does not end the training.
@@ -319,6 +370,9 @@ fn divergence_names_the_model() {
     failed(&output, 1, "diverged");
     let message = text(&output.stderr);
     assert!(message.contains("error: model ") && message.contains(" step "), "{message}");
+    assert!(message.contains("`schedule.warmup`"), "{message}");
+    assert!(message.contains("no state was saved"), "{message}");
+    assert!(!message.contains("--resume"), "it would diverge again: {message}");
 }
 
 /// A limit on file sizes stands in for a full disk: the write fails half-way.
@@ -434,6 +488,7 @@ fn every_command_has_help_with_an_example() {
     ] {
         let help = succeeded(&hwa(&command).arg("--help").output().unwrap());
         assert!(help.contains("Example"), "{command:?}");
+        assert!(command[0] != "train" || help.contains("docs/experiment.md"));
     }
 }
 
@@ -469,6 +524,12 @@ fn the_experiments_of_the_repository_are_valid() {
             let text = fs::read_to_string(&path).unwrap();
             let experiment = hwa::Experiment::parse(&text, &path, &[]).unwrap();
             experiment.settings(10_000).unwrap();
+            // Each can be run under every method, with that method's own rate.
+            for method in ["sgd", "online", "swa", "lawa", "hwa"] {
+                let sets = [format!("method={method}")];
+                let experiment = hwa::Experiment::parse(&text, &path, &sets).unwrap();
+                experiment.settings(10_000).unwrap();
+            }
             assert!(text.contains("# Run:"), "{} says how to run it", path.display());
             count += 1;
         }

@@ -7,12 +7,12 @@ use std::thread;
 
 use hwa_core::Choice;
 use hwa_data::{DataError, OpenOptions, Source};
-use hwa_nn::{ModelSpec, Origin, SgdConfig};
+use hwa_nn::{ModelSpec, NnError, Origin, SgdConfig};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    Experiment, Identity, Interrupt, Levels, Outcome, ReplicaError, Run, SealedTest, Settings,
-    Summary,
+    Experiment, ExperimentError, Identity, Interrupt, Levels, Outcome, ReplicaError, Run,
+    SealedTest, Settings, Summary, TrainError,
 };
 use serde_json::{Value, json};
 
@@ -59,32 +59,12 @@ struct Planned {
 
 impl Planned {
     fn new(arguments: &Train) -> Result<Self, Failure> {
-        let Asked { mut experiment, text, path } = experiment(arguments)?;
-        let spec: ModelSpec = experiment.model.name.parse()?;
-        let options = OpenOptions {
-            validation: experiment.data.validation,
-            train_examples: experiment.data.train_examples,
-            ..OpenOptions::default()
-        };
-        let dir = experiment.data.dir.as_deref();
-        let source = hwa_data::open(&experiment.data.dataset, dir, &options);
-        let source = source.map_err(|error| match error {
-            DataError::ClassTooSmall { .. } | DataError::TooFewExamples { .. } => {
-                let keys = "`data.validation` or `data.train_examples` asks for too many images";
-                Failure::usage(format!("{keys}: {error}"))
-            }
-            other => other.into(),
-        })?;
-        if source.splits.train.is_empty() {
-            return Err(Failure::usage("`data.train_examples` must leave images to train on"));
-        }
-        if source.splits.validation.is_empty() {
-            return Err(Failure::usage(
-                "`data.validation` must leave images that can choose, found 0",
-            ));
-        }
-        let settings = experiment.settings(source.splits.train.len());
-        let settings = settings.map_err(|error| error.located(&text, &path))?;
+        let asked = experiment(arguments)?;
+        let spec = asked.network()?;
+        let source = asked.open()?;
+        let settings = asked.experiment.settings(source.splits.train.len());
+        let settings = settings.map_err(|error| asked.located(error))?;
+        let mut experiment = asked.experiment;
         experiment.data.validation = Some(source.splits.validation.len());
         Ok(Self { experiment: experiment.resolved(), settings, source, spec })
     }
@@ -96,7 +76,7 @@ impl Planned {
         let environment = Environment::new(self.threads());
         let environment = serde_json::to_string_pretty(&environment)?;
         write_atomically(&dir.environment(), |file| writeln!(file, "{environment}"))?;
-        let text = self.experiment.to_toml()?;
+        let text = self.experiment.to_commented_toml()?;
         // Last: a directory with an experiment is a run.
         write_atomically(&dir.experiment(), |file| file.write_all(text.as_bytes()))?;
         Ok(dir)
@@ -143,16 +123,13 @@ impl Planned {
             interrupt,
         };
         if arguments.resume.is_some() && !dir.summary().is_file() {
-            self.record_environment(&run)?;
+            self.record_environment(&run).map_err(|error| explained(error, &run))?;
         }
-        run.train().map_err(|error| match error.is_about_writing() {
-            true => Failure::Stopped { advice: how_to_go_on(&run), error: error.into() },
-            false => error.into(),
-        })
+        run.train().map_err(|error| explained(error, &run))
     }
 
     /// A record that cannot be kept is no reason not to train.
-    fn record_environment(&self, run: &Run<'_>) -> Result<(), Failure> {
+    fn record_environment(&self, run: &Run<'_>) -> Result<(), TrainError> {
         let models = self.settings.plan.num_models.get();
         let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
         let resumed = Resumed { after_steps: steps, environment: Environment::new(self.threads()) };
@@ -160,6 +137,45 @@ impl Planned {
             tell(format_args!("the environment could not be recorded: {failure}"));
         }
         Ok(())
+    }
+}
+
+/// The error, and what can be done about it where the run directory tells.
+fn explained(error: TrainError, run: &Run<'_>) -> Failure {
+    let advice = match &error {
+        TrainError::Diverged { .. } | TrainError::NotFinite { .. } => after_divergence(run),
+        error if error.is_about_writing() => how_to_go_on(run),
+        error if error.is_about_state_in(&run.dir.state()) => how_to_go_back(run),
+        _ => return error.into(),
+    };
+    Failure::Stopped { advice, error: error.into() }
+}
+
+/// The same settings would diverge again, so that resuming is no way out.
+fn after_divergence(run: &Run<'_>) -> String {
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the state after step {steps} is kept: {manifest}; it would diverge again")
+        }
+        None => "no state was saved".to_owned(),
+    };
+    format!("{left}\nstart a new run with other settings")
+}
+
+/// What to remove so that a run with a damaged state goes on from another.
+fn how_to_go_back(run: &Run<'_>) -> String {
+    let go_on = format!("go on with: hwa train --resume {}", run.dir.path().display());
+    match run.manifests().unwrap_or_default().as_slice() {
+        [.., _, newest] => {
+            format!("to go back one state, remove {} and {go_on}", newest.display())
+        }
+        [only] => format!(
+            "there is no state before it: to begin again, remove {} and {go_on}",
+            only.display()
+        ),
+        [] => format!("there is no complete state: to begin again, {go_on}"),
     }
 }
 
@@ -178,11 +194,61 @@ fn how_to_go_on(run: &Run<'_>) -> String {
     format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
 }
 
-/// An experiment, and the text it came from, for messages.
+/// An experiment, and the text and overrides it came from, for messages.
 struct Asked {
     experiment: Experiment,
     text: String,
     path: PathBuf,
+    sets: Vec<String>,
+}
+
+impl Asked {
+    fn network(&self) -> Result<ModelSpec, Failure> {
+        self.experiment.model.name.parse().map_err(|error| match error {
+            NnError::UnknownModel { name, known } => {
+                let known = format!("{known}, or resnet<d> for any depth d = 6n + 2");
+                self.wrong("model.name", format!("must be one of {known}, found {name:?}"))
+            }
+            other => other.into(),
+        })
+    }
+
+    fn open(&self) -> Result<Source, Failure> {
+        let data = &self.experiment.data;
+        let open = |train_examples| {
+            let validation = data.validation;
+            let options = OpenOptions { validation, train_examples, ..OpenOptions::default() };
+            hwa_data::open(&data.dataset, data.dir.as_deref(), &options)
+        };
+        let source = open(data.train_examples).map_err(|error| match error {
+            DataError::UnknownName { name, known } => {
+                let known = known.join(", ");
+                self.wrong("data.dataset", format!("must be one of {known}, found {name:?}"))
+            }
+            DataError::ClassTooSmall { .. } | DataError::TooFewExamples { .. } => {
+                // What is wrong without a subset as well is not the subset's fault.
+                let subset = data.train_examples.is_some() && open(None).is_ok();
+                let key = if subset { "data.train_examples" } else { "data.validation" };
+                self.wrong(key, format!("asks for too many images: {error}"))
+            }
+            other => other.into(),
+        })?;
+        if source.splits.train.is_empty() {
+            return Err(self.wrong("data.train_examples", "must leave images to train on"));
+        }
+        if source.splits.validation.is_empty() {
+            return Err(self.wrong("data.validation", "must leave images that can choose, found 0"));
+        }
+        Ok(source)
+    }
+
+    fn wrong(&self, key: &'static str, reason: impl Into<String>) -> Failure {
+        self.located(ExperimentError::Value { key, reason: reason.into() })
+    }
+
+    fn located(&self, error: ExperimentError) -> Failure {
+        error.located(&self.text, &self.path, &self.sets).into()
+    }
 }
 
 /// The experiment that is asked for: a file, the default, or that of a run.
@@ -216,7 +282,7 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     {
         *dir = absolute;
     }
-    Ok(Asked { experiment, text, path })
+    Ok(Asked { experiment, text, path, sets })
 }
 
 /// The experiment that a run directory keeps.

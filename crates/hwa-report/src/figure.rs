@@ -13,6 +13,9 @@ const SIZE: (u32, u32) = (820, 440);
 /// Marks on the axis of the cycles, at most.
 const MOST_TICKS: usize = 12;
 
+/// Judged cycles from which on the beginning may be cut off.
+const FEWEST_TO_CUT: usize = 6;
+
 // Colours that the colour-blind can tell apart (Okabe and Ito). A level has the
 // same one in every figure.
 const INNER: RGBColor = RGBColor(86, 180, 233);
@@ -104,7 +107,9 @@ impl Curves {
     /// From the lowest point of the later two thirds, where the curves differ by
     /// little: the steep beginning would press them flat.
     fn accuracies(&self) -> Range<f64> {
-        let early = self.last_cycle() / 3;
+        let judged = self.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
+        // A short run is all beginning.
+        let early = if judged < FEWEST_TO_CUT { 0 } else { self.last_cycle() / 3 };
         let later = self.points().filter(|(cycle, _)| *cycle > early).chain(self.chosen);
         let low = later.map(|(_, top1)| top1).fold(f64::INFINITY, f64::min);
         let high = self.points().map(|(_, top1)| top1).fold(f64::NEG_INFINITY, f64::max);
@@ -133,7 +138,8 @@ impl Ranged for CycleAxis {
     }
 
     fn range(&self) -> Range<f64> {
-        0.0..self.last as f64 * 1.02
+        let last = self.last as f64;
+        0.0..last + (0.02 * last).max(0.5)
     }
 }
 
@@ -202,10 +208,15 @@ mod tests {
 
     #[test]
     fn the_beginning_does_not_set_the_range() {
-        let points = vec![(1, 10.0), (2, 60.0), (3, 95.0), (6, 96.0)];
-        let outer = Curve { level: Level::Outer, name: "outer".to_owned(), points };
-        let curves = Curves { curves: vec![outer], ..Curves::default() };
+        let mut points = vec![(1, 10.0), (2, 60.0), (3, 95.0), (4, 95.0), (5, 96.0), (6, 96.0)];
+        let curves = |points: &[(usize, f64)]| {
+            let (name, points) = ("outer".to_owned(), points.to_vec());
+            let outer = Curve { level: Level::Outer, name, points };
+            Curves { curves: vec![outer], ..Curves::default() }
+        };
         // Cycles 1 and 2 of 6 are the first third.
-        assert_eq!(curves.accuracies(), 94.5..96.5);
+        assert_eq!(curves(&points).accuracies(), 94.5..96.5);
+        points.truncate(3);
+        assert!(curves(&points).accuracies().start < 10.0, "a short run is shown whole");
     }
 }

@@ -45,6 +45,8 @@ pub struct CatalogueEntry {
     /// Where its authors publish the archive.
     pub archive: Option<&'static str>,
     #[serde(skip)]
+    locate: fn(Option<&Path>) -> Result<Vec<FoundFile>, DataError>,
+    #[serde(skip)]
     read: fn(Option<&Path>) -> Result<Published, DataError>,
 }
 
@@ -148,6 +150,12 @@ pub fn check(name: &str, dir: Option<&Path>) -> Result<CheckReport, DataError> {
 }
 
 impl CatalogueEntry {
+    /// Whether its files are where [`open`] would look for them, without reading
+    /// them. A data set that is part of this library is always there.
+    pub fn is_found(&self, dir: Option<&Path>) -> bool {
+        (self.locate)(dir).is_ok()
+    }
+
     fn split(&self, published: Published, options: &OpenOptions) -> Result<Source, DataError> {
         let Published { train, test, transform, .. } = published;
         let seed = options.split_seed;
@@ -240,6 +248,13 @@ mod tests {
         assert_eq!(entry.train_examples, train.len() + validation.len());
         assert_eq!(entry.validation_examples, validation.len());
         assert_eq!(entry.test_examples, test.len());
+    }
+
+    #[test]
+    fn data_sets_are_found_where_they_would_be_opened() {
+        let nowhere = Path::new("/no/such/folder");
+        assert!(find("digits").unwrap().is_found(Some(nowhere)));
+        assert!(!find("cifar10").unwrap().is_found(Some(nowhere)));
     }
 
     #[test]

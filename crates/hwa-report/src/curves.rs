@@ -1,12 +1,25 @@
 //! Accuracy by cycle, read from events.
 
-use hwa_train::Event;
+use hwa_train::{Event, Judged};
 
 use crate::ReportError;
+
+/// What a curve's weights are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The models' own weights.
+    Inner,
+    /// Their averages; of one model, its weights.
+    Outer,
+    /// The averages of these, by the plan's window.
+    Hwa(usize),
+}
 
 /// One line of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
+    /// What it shows.
+    pub level: Level,
     /// Its name in the legend.
     pub name: String,
     /// Cycle and top-1 accuracy in percent, in the order of the cycles.
@@ -20,6 +33,8 @@ pub struct Curves {
     pub curves: Vec<Curve>,
     /// The chosen cycle and its accuracy.
     pub chosen: Option<(usize, f64)>,
+    /// Models trained; 0 if the events do not say.
+    pub num_models: usize,
 }
 
 impl Curves {
@@ -35,27 +50,39 @@ impl Curves {
     }
 
     fn add(&mut self, event: &Event) {
-        let Event::Judged(judged) = event else { return };
+        match event {
+            Event::Started(started) => self.num_models = started.num_models,
+            Event::Judged(judged) => self.add_judged(judged),
+            _ => {}
+        }
+    }
+
+    fn add_judged(&mut self, judged: &Judged) {
         let cycle = judged.cycle;
+        // One model has no hierarchy: its levels go by other names.
+        let single = self.num_models == 1;
         if !judged.inner.is_empty() {
             let sum: f64 = judged.inner.iter().map(|e| e.top1).sum();
-            self.push("inner (mean)".to_owned(), cycle, sum / judged.inner.len() as f64);
+            let name = if single { "model, running statistics" } else { "inner (mean)" };
+            self.push(Level::Inner, name, (cycle, sum / judged.inner.len() as f64));
         }
-        self.push("outer".to_owned(), cycle, judged.outer.top1);
+        let name = if single { "model" } else { "outer" };
+        self.push(Level::Outer, name, (cycle, judged.outer.top1));
         for window in &judged.hwa {
+            let averaged = if single { "average" } else { "HWA" };
             let name = match window.length {
-                Some(length) => format!("HWA, window {length}"),
+                Some(length) => format!("{averaged}, window {length}"),
                 None => "average of all samples".to_owned(),
             };
-            self.push(name, cycle, window.evaluation.top1);
+            self.push(Level::Hwa(window.window), &name, (cycle, window.evaluation.top1));
         }
         self.chosen = judged.chosen.map(|c| (c.cycle, 100.0 * c.score.accuracy)).or(self.chosen);
     }
 
-    fn push(&mut self, name: String, cycle: usize, top1: f64) {
-        match self.curves.iter_mut().find(|curve| curve.name == name) {
-            Some(curve) => curve.points.push((cycle, top1)),
-            None => self.curves.push(Curve { name, points: vec![(cycle, top1)] }),
+    fn push(&mut self, level: Level, name: &str, point: (usize, f64)) {
+        match self.curves.iter_mut().find(|curve| curve.level == level) {
+            Some(curve) => curve.points.push(point),
+            None => self.curves.push(Curve { level, name: name.to_owned(), points: vec![point] }),
         }
     }
 }
@@ -78,9 +105,21 @@ mod tests {
     #[test]
     fn curves_are_read_by_level_and_window() {
         let curves = Curves::from_events(EVENTS).unwrap();
-        let curve = |name: &str, top1| Curve { name: name.to_owned(), points: vec![(2, top1)] };
-        assert_eq!(curves.curves, [curve("outer", 50.0), curve("HWA, window 5", 60.0)]);
+        let curve = |level, name: &str, top1| {
+            let (name, points) = (name.to_owned(), vec![(2, top1)]);
+            Curve { level, name, points }
+        };
+        let outer = curve(Level::Outer, "outer", 50.0);
+        assert_eq!(curves.curves, [outer, curve(Level::Hwa(0), "HWA, window 5", 60.0)]);
         assert_eq!(curves.chosen, Some((2, 60.0)));
+    }
+
+    #[test]
+    fn one_model_has_no_outer_weights() {
+        let text = format!("{}\n{EVENTS}", r#"{"event":"started","num_models":1}"#);
+        let names = Curves::from_events(&text).unwrap().curves;
+        let names: Vec<&str> = names.iter().map(|curve| curve.name.as_str()).collect();
+        assert_eq!(names, ["model", "average, window 5"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod curves;
 mod figure;
 
-pub use curves::{Curve, Curves};
+pub use curves::{Curve, Curves, Level};
 
 /// Why a figure could not be drawn.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Hierarchical weight averaging: K models in parallel, averaged every H steps,
 /// and a slide window over the averages.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Example:
+  hwa train                      about a minute on the built-in digits
+  hwa evaluate --run runs/digits-hwa
+
+Each command's --help has more. The README tells what it does and how to get data:
+the file README.md beside the source, or in its repository."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -72,16 +82,19 @@ pub(crate) struct Train {
 /// Weights of a network, and a data set for them.
 #[derive(Debug, Args)]
 pub(crate) struct Subject {
+    /// A run: its network, its data set with its splits, and its best weights
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
+    pub(crate) run: Option<PathBuf>,
     /// The network, see `hwa models`
-    #[arg(long)]
-    pub(crate) model: String,
-    /// A safetensors file with PyTorch's names
-    #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) model: Option<String>,
+    /// A safetensors file with PyTorch's names; by default the run's best weights
+    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    pub(crate) weights: Option<PathBuf>,
     /// The data set, see `hwa data list`
-    #[arg(long)]
-    pub(crate) data: String,
-    /// Its folder; by default the cache folder
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) data: Option<String>,
+    /// Its folder; by default that of the run, or the cache folder
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Images per batch
@@ -94,9 +107,12 @@ pub(crate) struct Subject {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
+  hwa evaluate --run runs/digits-hwa
+  hwa evaluate --run runs/digits-hwa --split validation
   hwa evaluate --model resnet8 --weights runs/digits-hwa/best.safetensors --data digits
 
+Without a run, training and validation images are those of the data set's default split.
 Weights without batch-norm statistics, such as outer checkpoints, get them re-estimated
 on training images first.")]
 pub(crate) struct Evaluate {
@@ -105,7 +121,7 @@ pub(crate) struct Evaluate {
     /// Which images
     #[arg(long, value_enum, default_value = "test")]
     pub(crate) split: Split,
-    /// Print JSON: top1 and top5 in percent, loss, images
+    /// Print JSON: top1 and top5 in percent, loss, split, images, statistics
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -121,9 +137,22 @@ pub(crate) enum Split {
     Test,
 }
 
+impl Split {
+    /// Its name.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
+  hwa recalibrate --run runs/digits-hwa -o ready.safetensors \\
+      --weights runs/digits-hwa/checkpoints/outer-000060.safetensors
   hwa recalibrate --model resnet20 --weights average.safetensors --data cifar100 \\
       --data-dir ~/data -o ready.safetensors")]
 pub(crate) struct Recalibrate {

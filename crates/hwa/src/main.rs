@@ -7,7 +7,9 @@ mod environment;
 mod failure;
 mod opened;
 mod output;
+mod summary;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -1,16 +1,89 @@
 //! What several commands open: a data set, a network for it, weights for both.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hwa_core::{Role, Weights};
-use hwa_data::{RecalibrationBatches, Source};
+use hwa_data::{OpenOptions, RecalibrationBatches, Source};
 use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
-use hwa_store::{Metadata, read_tensors};
-use hwa_train::{Recalibration, Replica, State};
+use hwa_store::{Metadata, read_tensors, read_to_string};
+use hwa_train::{Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
 use crate::failure::Failure;
+
+/// What is measured or re-estimated, and with which images.
+pub(crate) struct Opened {
+    /// The network.
+    pub(crate) model: String,
+    /// The file of the weights.
+    pub(crate) weights: PathBuf,
+    /// The data set.
+    pub(crate) data: String,
+    /// Its folder, if it is not the cache folder.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// How it is split.
+    pub(crate) options: OpenOptions,
+    /// Whether the split is that of a run.
+    pub(crate) of_run: bool,
+}
+
+impl Opened {
+    /// From a run's experiment, or from the arguments alone.
+    pub(crate) fn new(subject: &Subject) -> Result<Self, Failure> {
+        let missing = |what: &str| Failure::usage(format!("{what} is needed without --run"));
+        let Some(run) = &subject.run else {
+            return Ok(Self {
+                model: subject.model.clone().ok_or_else(|| missing("--model"))?,
+                weights: subject.weights.clone().ok_or_else(|| missing("--weights"))?,
+                data: subject.data.clone().ok_or_else(|| missing("--data"))?,
+                data_dir: subject.data_dir.clone(),
+                options: OpenOptions::default(),
+                of_run: false,
+            });
+        };
+        let (text, path) = stored_experiment(run)?;
+        let Experiment { model, data, .. } = Experiment::parse(&text, &path, &[])?;
+        let best = run.join("best.safetensors");
+        let weights = subject.weights.clone().unwrap_or_else(|| best.clone());
+        if weights == best && !best.is_file() {
+            return Err(Failure::usage(format!(
+                "{} has no best.safetensors yet; --weights names other weights",
+                run.display()
+            )));
+        }
+        Ok(Self {
+            model: model.name,
+            weights,
+            data: data.dataset,
+            // The data may have moved since.
+            data_dir: subject.data_dir.clone().or(data.dir),
+            options: split_of(data.validation, data.train_examples),
+            of_run: true,
+        })
+    }
+
+    /// Opens the data set.
+    pub(crate) fn source(&self, options: &OpenOptions) -> Result<Source, Failure> {
+        Ok(hwa_data::open(&self.data, self.data_dir.as_deref(), options)?)
+    }
+}
+
+/// The options that split a data set for an experiment: in one place, so that a
+/// run and a later look at it have the same images.
+pub(crate) fn split_of(validation: Option<usize>, train_examples: Option<usize>) -> OpenOptions {
+    OpenOptions { validation, train_examples, ..OpenOptions::default() }
+}
+
+/// The experiment that a run directory keeps.
+pub(crate) fn stored_experiment(run: &Path) -> Result<(String, PathBuf), Failure> {
+    let path = run.join("experiment.toml");
+    if !path.is_file() {
+        let (path, missing) = (run.to_owned(), "experiment.toml");
+        return Err(hwa_store::StoreError::NotARun { path, missing }.into());
+    }
+    Ok((read_to_string(&path)?, path))
+}
 
 /// The task that a data set sets.
 pub(crate) fn task(source: &Source) -> Task {
@@ -37,27 +110,27 @@ pub(crate) fn is_complete(weights: &Weights) -> bool {
 /// Loads a complete model.
 pub(crate) fn load_complete(
     replica: &mut dyn Replica,
-    subject: &Subject,
+    opened: &Opened,
     weights: Weights,
 ) -> Result<(), Failure> {
     let momentum = replica.momentum()?;
-    replica.restore(&State { weights, momentum }).map_err(|error| in_file(subject, error))
+    replica.restore(&State { weights, momentum }).map_err(|error| in_file(opened, error))
 }
 
 /// Loads parameters and re-estimates the statistics that go with them.
 pub(crate) fn load_and_recalibrate(
     replica: &mut dyn Replica,
-    subject: &Subject,
+    opened: &Opened,
     weights: &Weights,
     batches: RecalibrationBatches,
     tolerance: f64,
 ) -> Result<Recalibration, Failure> {
-    replica.load(&weights.only(Role::Parameter)).map_err(|error| in_file(subject, error))?;
+    replica.load(&weights.only(Role::Parameter)).map_err(|error| in_file(opened, error))?;
     Ok(replica.recalibrate(&mut { batches }, tolerance)?)
 }
 
-fn in_file(subject: &Subject, error: hwa_train::ReplicaError) -> Failure {
-    let place = format!("{} as {}", subject.weights.display(), subject.model);
+fn in_file(opened: &Opened, error: hwa_train::ReplicaError) -> Failure {
+    let place = format!("{} as {}", opened.weights.display(), opened.model);
     Failure::Run(anyhow::Error::new(error).context(place))
 }
 

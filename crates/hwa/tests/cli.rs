@@ -126,6 +126,36 @@ fn statistics_that_are_missing_are_re_estimated() {
     failed(&command.output().unwrap(), 2, "exists; --force overwrites it");
 }
 
+/// A run that held out another number of images is measured on its own.
+#[test]
+fn a_run_is_evaluated_on_its_own_split() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let mut command = short_train(&run);
+    let result = json(&command.args(["--set", "data.validation=100"]).output().unwrap());
+    let evaluate = |arguments: &[&str]| {
+        let mut command = hwa(&["evaluate", "--json", "--run"]);
+        json(&command.arg(&run).args(arguments).output().unwrap())
+    };
+    let validation = evaluate(&["--split", "validation"]);
+    assert_eq!((&validation["split"], &validation["images"]), (&"validation".into(), &100.into()));
+    assert_eq!(validation["top1"], result["validation"]["hwa"]);
+    assert_eq!(evaluate(&[])["top1"], result["test"]["hwa"]);
+    // Without the run it is the default split, and says so.
+    let mut command = hwa(&EVALUATE);
+    command.arg(run.join("best.safetensors")).args(["--split", "validation"]);
+    let message = text(&command.output().unwrap().stderr);
+    assert!(message.contains("validation: the default split, 360 images held out"), "{message}");
+
+    let ready = folder.path().join("ready.safetensors");
+    let mut command = hwa(&["recalibrate", "--tolerance", "0", "--run"]);
+    let output = command.arg(&run).arg("-o").arg(&ready).output().unwrap();
+    succeeded(&output);
+    let message = text(&output.stderr);
+    assert!(message.contains("not reached (") && message.contains("all 160 training images used"));
+    failed(&hwa(&["evaluate", "--run", "nowhere"]).output().unwrap(), 2, "is not a run directory");
+}
+
 #[test]
 fn levels_that_a_method_does_not_have_are_null() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,6 +172,8 @@ fn levels_that_a_method_does_not_have_are_null() {
         assert_eq!(result["test"]["outer"].is_number(), outer, "{method}: {result}");
         assert_eq!(result["test"]["hwa"].is_number(), hwa, "{method}: {result}");
         assert!(result["test"]["inner"].is_number() && result["test"]["chosen"].is_number());
+        let output = resume(&run);
+        assert_eq!(text(&output.stderr).contains("outer"), outer, "{method} names what it has");
     }
 }
 
@@ -160,7 +192,6 @@ fn has_state(run: &Path) -> bool {
     entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with("manifest"))
 }
 
-#[cfg(unix)]
 fn resume(run: &Path) -> Output {
     hwa(&["train", "--json", "--resume"]).arg(run).output().unwrap()
 }
@@ -214,7 +245,15 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
         serde_json::from_str(&fs::read_to_string(run.join("environment.json")).unwrap()).unwrap()
     };
     let beginning = environment();
-    succeeded(&resume(&run));
+    let resumed = resume(&run);
+    succeeded(&resumed);
+    // It introduces itself again.
+    let again = text(&resumed.stderr);
+    for part in
+        ["2 models of ", "images: 160 train", "best: highest HWA", "resumed: ", "final pass"]
+    {
+        assert!(again.contains(part), "{part}: {again}");
+    }
     assert!(fingerprint(&run) == fingerprint(&whole));
     // What it began on stays; what it went on with stands beside it.
     let mut later = environment();
@@ -478,6 +517,7 @@ fn the_default_run_reaches_97_percent() {
 #[test]
 fn every_command_has_help_with_an_example() {
     for command in [
+        vec![],
         vec!["train"],
         vec!["evaluate"],
         vec!["recalibrate"],
@@ -499,7 +539,15 @@ fn lists_and_benchmarks_speak_json() {
     let resnet20 = models.as_array().unwrap().iter().find(|m| m["name"] == "resnet20").unwrap();
     assert_eq!(resnet20["parameters"], 269_722);
     let sets = parse(&["data", "list", "--json"]);
-    assert!(sets.as_array().unwrap().iter().any(|d| d["name"] == "cifar100"));
+    let cifar100 = sets.as_array().unwrap().iter().find(|d| d["name"] == "cifar100").unwrap();
+    assert_eq!(cifar100["train_examples"], 45_000);
+    assert_eq!(cifar100["published_train_examples"], 50_000);
+    assert!(cifar100["found"].is_boolean());
+    // The table says the same.
+    let table = succeeded(&hwa(&["data", "list"]).output().unwrap());
+    let row = table.lines().find(|line| line.starts_with("cifar100 ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[3..7], ["45000", "5000", "50000", "10000"]);
     let digits = parse(&["data", "check", "digits", "--json"]);
     assert_eq!(digits["splits"][2]["examples"], 360);
     let bench =

@@ -35,6 +35,7 @@ pub(super) const CIFAR10: CatalogueEntry = CatalogueEntry {
     citation: CITATION,
     folder: Some(LAYOUT10.files.folder),
     archive: Some(LAYOUT10.files.archive),
+    locate: |dir| LAYOUT10.files.locate(dir),
     read: |dir| read(&LAYOUT10, dir, &STATISTICS10),
 };
 
@@ -50,6 +51,7 @@ pub(super) const CIFAR100: CatalogueEntry = CatalogueEntry {
     citation: CITATION,
     folder: Some(LAYOUT100.files.folder),
     archive: Some(LAYOUT100.files.archive),
+    locate: |dir| LAYOUT100.files.locate(dir),
     read: |dir| read(&LAYOUT100, dir, &STATISTICS100),
 };
 

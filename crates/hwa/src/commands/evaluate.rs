@@ -1,12 +1,12 @@
 //! `hwa evaluate`: weights on a split of a data set.
 
-use hwa_data::{OpenOptions, RecalibrationBatches};
+use hwa_data::{OpenOptions, RecalibrationBatches, Splits};
 use hwa_train::{Evaluation, evaluate};
 use serde_json::json;
 
 use crate::arguments::{Evaluate, Split};
 use crate::failure::Failure;
-use crate::opened;
+use crate::opened::{self, Opened};
 use crate::output::{give, tell};
 
 const TOLERANCE: f64 = 0.01;
@@ -16,45 +16,46 @@ const SEED: u64 = 1;
 pub(crate) fn run(arguments: &Evaluate) -> Result<(), Failure> {
     let (evaluation, statistics) =
         opened::on_threads(arguments.subject.threads, || measure(arguments))?;
+    let Evaluation { top1, top5, loss, images, .. } = evaluation;
+    let split = arguments.split.word();
     if arguments.json {
-        let Evaluation { top1, top5, loss, images, .. } = evaluation;
-        let object = json!({
-            "top1": top1, "top5": top5, "loss": loss, "images": images, "statistics": statistics,
-        });
-        give(object);
+        give(json!({
+            "top1": top1, "top5": top5, "loss": loss,
+            "split": split, "images": images, "statistics": statistics,
+        }));
     } else {
         give(format_args!(
-            "top-1 {:.2} %   top-5 {:.2} %   loss {:.4}   over {} images (statistics {statistics})",
-            evaluation.top1, evaluation.top5, evaluation.loss, evaluation.images
+            "top-1 {top1:.2} %   top-5 {top5:.2} %   loss {loss:.4}   \
+             {split}, {images} images ({statistics} statistics)"
         ));
     }
     Ok(())
 }
 
 fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> {
-    let subject = &arguments.subject;
-    let (weights, metadata) = opened::weights(&subject.weights)?;
-    let dir = subject.data_dir.as_deref();
-    let source = hwa_data::open(&subject.data, dir, &OpenOptions::default())?;
-    let mut replica = opened::blank(&subject.model, opened::task(&source))?;
+    let opened = Opened::new(&arguments.subject)?;
+    let file = opened.weights.display();
+    let (weights, metadata) = opened::weights(&opened.weights)?;
+    let source = opened.source(&opened.options)?;
+    let mut replica = opened::blank(&opened.model, opened::task(&source))?;
     let splits = &source.splits;
+    if let Some(line) = which_split(arguments.split, splits, &opened) {
+        tell(line);
+    }
+    let batch = arguments.subject.batch;
     let complete = opened::is_complete(&weights);
     if complete {
-        opened::load_complete(replica.as_mut(), subject, weights)?;
+        opened::load_complete(replica.as_mut(), &opened, weights)?;
     } else {
-        tell(format_args!(
-            "{}: no statistics; re-estimating them on training images",
-            subject.weights.display()
-        ));
+        tell(format_args!("{file}: no statistics; re-estimating them on training images"));
         let (train, transform) = (splits.train.clone(), source.transform.clone());
-        let batches = RecalibrationBatches::new(train, transform, subject.batch, SEED);
-        opened::load_and_recalibrate(replica.as_mut(), subject, &weights, batches, TOLERANCE)?;
+        let batches = RecalibrationBatches::new(train, transform, batch, SEED);
+        opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, TOLERANCE)?;
     }
     let averaged = metadata.get("statistics").is_some_and(|s| s == "averaged");
     if averaged {
         tell(format_args!(
-            "{}: its statistics are averages; `hwa recalibrate` re-estimates them",
-            subject.weights.display()
+            "{file}: its statistics are averages; `hwa recalibrate` re-estimates them"
         ));
     }
     let split = match arguments.split {
@@ -62,11 +63,23 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
         Split::Validation => &splits.validation,
         Split::Test => &splits.test,
     };
-    let tally = evaluate(replica.as_mut(), split, &source.transform, subject.batch)?;
+    let tally = evaluate(replica.as_mut(), split, &source.transform, batch)?;
     let statistics = match (complete, averaged) {
         (false, _) => "re-estimated",
         (true, true) => "averaged",
         (true, false) => "stored",
     };
     Ok((Evaluation::new(&tally, None), statistics))
+}
+
+/// Which images are meant, where that depends on how the data set was split: weights
+/// may have been trained on images that another split calls validation.
+fn which_split(split: Split, splits: &Splits, opened: &Opened) -> Option<String> {
+    if split == Split::Test {
+        return None;
+    }
+    let whose = if opened.of_run { "the run's split" } else { "the default split" };
+    let seed = OpenOptions::default().split_seed;
+    let held_out = splits.validation.len();
+    Some(format!("{}: {whose}, {held_out} images held out, split seed {seed}", split.word()))
 }

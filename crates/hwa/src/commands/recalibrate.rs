@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::arguments::Recalibrate;
 use crate::failure::Failure;
-use crate::opened;
-use crate::output::give;
+use crate::opened::{self, Opened};
+use crate::output::{give, tell};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
         let found = arguments.tolerance;
         return Err(Failure::usage(format!("--tolerance must be from 0 to 1, found {found}")));
     }
-    let Recalibration { images, relative_error } =
+    let (Recalibration { images, relative_error }, available) =
         opened::on_threads(arguments.subject.threads, || recalibrate(arguments))?;
     let out = arguments.out.display();
     if arguments.json {
@@ -28,30 +28,61 @@ pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
             "images": images, "relative_error": relative_error, "out": out.to_string(),
         });
         give(object);
-    } else {
-        let error = relative_error.map_or("unknown".to_owned(), |e| format!("{:.2} %", e * 100.0));
-        give(format_args!(
-            "{out}: statistics from {images} images, relative standard error {error}"
-        ));
+        return Ok(());
+    }
+    let error = relative_error.map_or("unknown".to_owned(), |e| format!("{:.2} %", e * 100.0));
+    give(format_args!("{out}: statistics from {images} images, relative standard error {error}"));
+    if !arguments.all
+        && let Some(shortfall) = shortfall(arguments.tolerance, relative_error, available)
+    {
+        tell(shortfall);
     }
     Ok(())
 }
 
-fn recalibrate(arguments: &Recalibrate) -> Result<Recalibration, Failure> {
-    let subject = &arguments.subject;
-    let (weights, mut metadata) = opened::weights(&subject.weights)?;
-    let options = OpenOptions { validation: arguments.all.then_some(0), ..OpenOptions::default() };
-    let source = hwa_data::open(&subject.data, subject.data_dir.as_deref(), &options)?;
+/// What to say of statistics that stayed above the tolerance: there is no more to be had.
+fn shortfall(tolerance: f64, relative_error: Option<f64>, available: usize) -> Option<String> {
+    let error = relative_error.filter(|error| *error > tolerance)?;
+    let (tolerance, error) = (100.0 * tolerance, 100.0 * error);
+    Some(format!(
+        "tolerance {tolerance} % not reached ({error:.2} %): all {available} training images used"
+    ))
+}
+
+/// The statistics' error, and how many images there were to take them from.
+fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failure> {
+    let opened = Opened::new(&arguments.subject)?;
+    let (weights, mut metadata) = opened::weights(&opened.weights)?;
+    let options = match arguments.all {
+        true => OpenOptions { validation: Some(0), ..OpenOptions::default() },
+        false => opened.options.clone(),
+    };
+    let source = opened.source(&options)?;
     let (transform, tolerance) = match arguments.all {
         true => (source.transform.without_augmentation(), 0.0),
         false => (source.transform.clone(), arguments.tolerance),
     };
-    let mut replica = opened::blank(&subject.model, opened::task(&source))?;
+    let mut replica = opened::blank(&opened.model, opened::task(&source))?;
     let train = source.splits.train.clone();
-    let batches = RecalibrationBatches::new(train, transform, subject.batch, arguments.seed);
+    let available = train.len();
+    let batches =
+        RecalibrationBatches::new(train, transform, arguments.subject.batch, arguments.seed);
     let recalibration =
-        opened::load_and_recalibrate(replica.as_mut(), subject, &weights, batches, tolerance)?;
+        opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, tolerance)?;
     metadata.insert("statistics".to_owned(), "re-estimated".into());
     write_tensors(&arguments.out, &replica.state()?.weights, &metadata)?;
-    Ok(recalibration)
+    Ok((recalibration, available))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_that_was_not_reached_is_told() {
+        let told = shortfall(0.01, Some(0.013), 1077).unwrap();
+        assert_eq!(told, "tolerance 1 % not reached (1.30 %): all 1077 training images used");
+        assert_eq!(shortfall(0.01, Some(0.01), 1077), None);
+        assert_eq!(shortfall(0.01, None, 1077), None);
+    }
 }

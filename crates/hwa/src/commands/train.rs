@@ -1,28 +1,29 @@
 //! `hwa train`: an experiment from beginning to end.
 
+use std::fmt::Display;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use hwa_core::Choice;
-use hwa_data::{DataError, OpenOptions, Source};
+use hwa_data::{DataError, Source};
 use hwa_nn::{ModelSpec, NnError, Origin, SgdConfig};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    Experiment, ExperimentError, Identity, Interrupt, Levels, Outcome, ReplicaError, Run,
-    SealedTest, Settings, Summary, TrainError,
+    Event, Experiment, ExperimentError, Identity, Interrupt, Method, Outcome, ReplicaError, Run,
+    SealedTest, Settings, Started, Summary, TrainError,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments::Train;
-use crate::console::{Console, percent};
+use crate::console::Console;
 use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::{give, tell};
-use crate::table::aligned;
+use crate::summary::{describe, json_summary};
+use crate::terminal::Voice;
 
 /// What `hwa train` trains without an argument.
 const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml");
@@ -42,9 +43,12 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
             if !finished || !dir.curves().exists() {
-                draw_or_say_why_not(&plan.experiment.name, &dir);
+                let name = dir.path().file_name().unwrap_or_default();
+                draw_or_say_why_not(&plan.title(name.display()), &dir);
             }
-            show(arguments, dir.path(), &summary)
+            let text = describe(dir.path(), &summary, &plan.settings.plan.windows);
+            show(arguments, dir.path(), &text, &summary);
+            Ok(())
         }
     }
 }
@@ -52,6 +56,8 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
 /// An experiment that was validated against its data and its network.
 struct Planned {
     experiment: Experiment,
+    /// The name of a new run's folder.
+    folder: String,
     settings: Settings,
     source: Source,
     spec: ModelSpec,
@@ -64,14 +70,14 @@ impl Planned {
         let source = asked.open()?;
         let settings = asked.experiment.settings(source.splits.train.len());
         let settings = settings.map_err(|error| asked.located(error))?;
-        let mut experiment = asked.experiment;
+        let Asked { mut experiment, folder, .. } = asked;
         experiment.data.validation = Some(source.splits.validation.len());
-        Ok(Self { experiment: experiment.resolved(), settings, source, spec })
+        Ok(Self { experiment: experiment.resolved(), folder, settings, source, spec })
     }
 
     /// A new run directory with the resolved experiment in it.
     fn create(&self, out: Option<&Path>) -> Result<RunDir, Failure> {
-        let path = out.map_or_else(|| vacant(&self.experiment.name), Path::to_owned);
+        let path = out.map_or_else(|| vacant(&self.folder), Path::to_owned);
         let dir = RunDir::create(&path)?;
         let environment = Environment::new(self.threads());
         let environment = serde_json::to_string_pretty(&environment)?;
@@ -82,17 +88,22 @@ impl Planned {
         Ok(dir)
     }
 
+    /// What tells the run apart from others where it is shown.
+    fn title(&self, name: impl Display) -> String {
+        let Experiment { method, seed, .. } = &self.experiment;
+        format!("{name}: method {}, seed {seed}", word(*method))
+    }
+
     fn threads(&self) -> usize {
         let shared = environment::cores() / self.settings.plan.num_models.get();
         self.experiment.threads.map_or(shared.max(1), |threads| threads.get())
     }
 
     fn train(&self, arguments: &Train, dir: &RunDir) -> Result<Outcome, Failure> {
-        let plan = &self.settings.plan;
-        let (models, steps) = (plan.num_models.get(), plan.max_steps.get());
-        let console = Console::new(models, steps, plan.num_cycles(), arguments.plain);
-        tell(format_args!("{}: {}", self.experiment.name, dir.path().display()));
-        let interrupt = interrupt_on_ctrl_c()?;
+        let voice = Voice::new(arguments.plain);
+        let console = Console::new(voice.clone(), &self.settings, recorded(dir));
+        tell(self.title(dir.path().display()));
+        let interrupt = interrupt_on_ctrl_c(voice)?;
         quiet_panics_of_models();
         let splits = &self.source.splits;
         let run = Run {
@@ -179,6 +190,16 @@ fn how_to_go_back(run: &Run<'_>) -> String {
     }
 }
 
+/// What a run said of itself when it began. It is shown again, and only shown: what
+/// cannot be read is no reason not to go on.
+fn recorded(dir: &RunDir) -> Option<Started> {
+    let events = read_to_string(&dir.events()).ok()?;
+    match serde_json::from_str(events.lines().next()?).ok()? {
+        Event::Started(started) => Some(started),
+        _ => None,
+    }
+}
+
 /// What is left of a run that could not write, and how to go on from it.
 fn how_to_go_on(run: &Run<'_>) -> String {
     let path = run.dir.path().display();
@@ -197,6 +218,7 @@ fn how_to_go_on(run: &Run<'_>) -> String {
 /// An experiment, and the text and overrides it came from, for messages.
 struct Asked {
     experiment: Experiment,
+    folder: String,
     text: String,
     path: PathBuf,
     sets: Vec<String>,
@@ -217,7 +239,7 @@ impl Asked {
         let data = &self.experiment.data;
         let open = |train_examples| {
             let validation = data.validation;
-            let options = OpenOptions { validation, train_examples, ..OpenOptions::default() };
+            let options = opened::split_of(validation, train_examples);
             hwa_data::open(&data.dataset, data.dir.as_deref(), &options)
         };
         let source = open(data.train_examples).map_err(|error| match error {
@@ -261,12 +283,14 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         (Some(file), _) => {
             (read_to_string(file).map_err(|e| Failure::Usage(e.into()))?, file.clone())
         }
-        (None, Some(run)) => stored(run)?,
+        (None, Some(run)) => opened::stored_experiment(run)?,
         (None, None) => (DEFAULT_EXPERIMENT.to_owned(), PathBuf::from("the default experiment")),
     };
     let mut experiment = Experiment::parse(&text, &path, &sets)?;
+    let as_written = Experiment::parse(&text, &path, &[]).map_or(experiment.method, |e| e.method);
+    let folder = folder_name(&experiment, as_written, &sets);
     if let Some(run) = &arguments.resume {
-        let (text, path) = stored(run)?;
+        let (text, path) = opened::stored_experiment(run)?;
         let stored = Experiment::parse(&text, &path, &[])?;
         if experiment.data.validation.is_none() {
             experiment.data.validation = stored.data.validation;
@@ -282,17 +306,7 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     {
         *dir = absolute;
     }
-    Ok(Asked { experiment, text, path, sets })
-}
-
-/// The experiment that a run directory keeps.
-fn stored(run: &Path) -> Result<(String, PathBuf), Failure> {
-    let path = run.join("experiment.toml");
-    if !path.is_file() {
-        let (path, missing) = (run.to_owned(), "experiment.toml");
-        return Err(hwa_store::StoreError::NotARun { path, missing }.into());
-    }
-    Ok((read_to_string(&path)?, path))
+    Ok(Asked { experiment, folder, text, path, sets })
 }
 
 fn toml_string(path: &Path) -> String {
@@ -320,6 +334,38 @@ fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<()
     }
 }
 
+/// A method as it is written in an experiment.
+fn word(method: Method) -> &'static str {
+    match method {
+        Method::Sgd => "sgd",
+        Method::Online => "online",
+        Method::Swa => "swa",
+        Method::Lawa => "lawa",
+        Method::Hwa => "hwa",
+    }
+}
+
+/// What the folder of a new run is called: the experiment's name, with the method
+/// and the seed if `--set` changed them, so that runs to compare can be told apart.
+fn folder_name(experiment: &Experiment, method_before: Method, sets: &[String]) -> String {
+    let is_set = |key: &str| {
+        sets.iter().any(|set| set.split_once('=').is_some_and(|(name, _)| name.trim() == key))
+    };
+    let mut name = experiment.name.clone();
+    if is_set("name") {
+        return name;
+    }
+    if is_set("method") {
+        let (before, method) = (word(method_before), word(experiment.method));
+        let stem = name.strip_suffix(&format!("-{before}")).unwrap_or(&name);
+        name = format!("{stem}-{method}");
+    }
+    if is_set("seed") {
+        name = format!("{name}-seed{}", experiment.seed);
+    }
+    name
+}
+
 /// `runs/<name>`, or the first `runs/<name>-<n>` that is free.
 fn vacant(name: &str) -> PathBuf {
     let base = Path::new("runs");
@@ -329,7 +375,7 @@ fn vacant(name: &str) -> PathBuf {
 }
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.
-fn interrupt_on_ctrl_c() -> Result<Interrupt, Failure> {
+fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::new();
     let request = interrupt.clone();
     let handler = move || {
@@ -337,7 +383,7 @@ fn interrupt_on_ctrl_c() -> Result<Interrupt, Failure> {
             std::process::exit(130);
         }
         request.request();
-        tell("interrupted: finishing the step and saving (again to leave at once)");
+        voice.say("interrupted: finishing the step and saving (again to leave at once)");
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)
@@ -356,99 +402,47 @@ fn quiet_panics_of_models() {
 }
 
 /// A figure that cannot be drawn is no reason to withhold the result.
-fn draw_or_say_why_not(name: &str, dir: &RunDir) {
-    if let Err(failure) = draw(name, dir) {
+fn draw_or_say_why_not(title: &str, dir: &RunDir) {
+    if let Err(failure) = draw(title, dir) {
         tell(format_args!("the curves could not be drawn: {failure}"));
     }
 }
 
 /// Draws the accuracy by cycle.
-fn draw(name: &str, dir: &RunDir) -> Result<(), Failure> {
+fn draw(title: &str, dir: &RunDir) -> Result<(), Failure> {
     let events = read_to_string(&dir.events())?;
     let svg = Curves::from_events(&events)
-        .and_then(|curves| curves.to_svg(name))
+        .and_then(|curves| curves.to_svg(title))
         .map_err(|error| Failure::Run(error.into()))?;
     Ok(write_atomically(&dir.curves(), |file| file.write_all(svg.as_bytes()))?)
 }
 
-fn show(arguments: &Train, run: &Path, summary: &Summary) -> Result<(), Failure> {
-    let text = describe(run, summary);
+fn show(arguments: &Train, run: &Path, text: &str, summary: &Summary) {
     if arguments.json {
         tell(text.trim_end());
         give(json_summary(run, summary));
     } else {
         give(text.trim_end());
     }
-    Ok(())
 }
 
-fn describe(run: &Path, summary: &Summary) -> String {
-    let models = summary.test.inner.len();
-    let of = if models > 1 { format!("inner (mean of {models})") } else { "inner".to_owned() };
-    let last = summary.last_cycle;
-    let both = |name: String, cell: &dyn Fn(&Levels) -> String| {
-        vec![name, cell(&summary.validation), cell(&summary.test)]
-    };
-    let mean = |l: &Levels| l.inner_top1().map_or("–".to_owned(), |top1| format!("{top1:.2} %"));
-    let mut rows = vec![
-        vec![String::new(), "validation".to_owned(), "test".to_owned()],
-        both(format!("{of}, cycle {last}"), &mean),
-        both(format!("outer, cycle {last}"), &|l| percent(l.outer.as_ref())),
-        both(chosen_name(summary), &|l| percent(l.hwa.as_ref())),
-    ];
-    if summary.validation.hwa.is_none() {
-        let cycle = summary.chosen.map_or(0, |c| c.cycle);
-        rows.push(both(format!("chosen, cycle {cycle}"), &|l| percent(l.chosen.as_ref())));
-    }
-    if let Some(best) = &summary.best_on_test {
-        let name = format!("best on test, cycle {} (not a choice)", best.cycle);
-        rows.push(vec![name, "–".to_owned(), percent(Some(&best.evaluation))]);
-    }
-    let time = &summary.time;
-    let work = time.seconds * models.max(1) as f64;
-    let share = 100.0 * time.judge / work.max(1e-9);
-    let chosen = summary.chosen.map_or("nothing was chosen".to_owned(), |choice: Choice| {
-        format!("validation chose cycle {} of {last}", choice.cycle)
-    });
-    format!(
-        "\n{}\n{chosen}; {:.1} s of training, {:.1} s of judging beside it ({share:.0} % of the work)\n\
-         run: {}   weights: {}   curves: {}\n",
-        aligned(&rows),
-        time.seconds,
-        time.judge,
-        run.display(),
-        run.join("best.safetensors").display(),
-        run.join("report/curves.svg").display(),
-    )
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn chosen_name(summary: &Summary) -> String {
-    match (summary.chosen, summary.chosen_length) {
-        (Some(choice), Some(length)) if choice.window.is_some() => {
-            format!("HWA, cycle {} (window {length})", choice.cycle)
+    #[test]
+    fn folders_are_named_by_what_was_set() {
+        for (sets, expected) in [
+            (vec![], "digits-hwa"),
+            (vec!["method=sgd"], "digits-sgd"),
+            (vec!["seed=2"], "digits-hwa-seed2"),
+            (vec!["method = \"swa\"", "seed=3", "hwa.num_models=3"], "digits-swa-seed3"),
+            (vec!["name=mine", "seed=3"], "mine"),
+        ] {
+            let sets: Vec<String> = sets.into_iter().map(str::to_owned).collect();
+            let path = Path::new("default");
+            let experiment = Experiment::parse(DEFAULT_EXPERIMENT, path, &sets).unwrap();
+            assert_eq!(folder_name(&experiment, Method::Hwa, &sets), expected);
         }
-        (Some(choice), None) if choice.window.is_some() => {
-            format!("average of all samples, cycle {}", choice.cycle)
-        }
-        _ => "HWA".to_owned(),
     }
-}
-
-fn json_summary(run: &Path, summary: &Summary) -> Value {
-    let levels = |levels: &Levels| {
-        json!({
-            "inner": levels.inner_top1(),
-            "outer": levels.outer.map(|e| e.top1),
-            "hwa": levels.hwa.map(|e| e.top1),
-            "chosen": levels.chosen.map(|e| e.top1),
-        })
-    };
-    json!({
-        "run": run.display().to_string(),
-        "seconds": summary.time.seconds,
-        "chosen_cycle": summary.chosen.map(|c| c.cycle),
-        "validation": levels(&summary.validation),
-        "test": levels(&summary.test),
-        "best_on_test": summary.best_on_test.as_ref().map(|b| b.evaluation.top1),
-    })
 }

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     arg_required_else_help = true,
     after_help = "\
 Example:
-  hwa train                      about a minute on the built-in digits
+  hwa train                      some seconds on the built-in digits
   hwa evaluate --run runs/digits-hwa
 
 Each command's --help has more. The README tells what it does and how to get data:
@@ -45,7 +45,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  hwa train                                     about a minute on the built-in digits
+  hwa train                                     some seconds on the built-in digits
   hwa train --set method=sgd --set seed=2       the same data, plain SGD
   hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
   hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash

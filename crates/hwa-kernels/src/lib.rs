@@ -21,7 +21,7 @@
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
-//! Every pointer that a kernel reads or writes through is a [`Span`](span) that knows its
+//! Every pointer that a kernel reads or writes through is a `Span` that knows its
 //! length and checks each access in builds with debug assertions, which is how the
 //! tests run. What the crate exports is safe: it checks lengths before it starts.
 

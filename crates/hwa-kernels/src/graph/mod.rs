@@ -2,7 +2,7 @@
 //!
 //! A model records what it computes, node by node and as plainly as it is written in
 //! its paper. [`Program`] turns that into steps: batch norms, biases and activations
-//! become part of how the next step reads ([`View`](plan::View)), sums and the activations
+//! become part of how the next step reads (a `View`), sums and the activations
 //! after them become one pass, and what a step needs of its results is gathered while
 //! they are in the cache. Backward, gradients that only pass through a sum are not
 //! copied, and buffers are handed on as soon as they are free.

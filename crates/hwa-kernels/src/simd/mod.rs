@@ -1,6 +1,6 @@
 //! Vectors of `f32`, one source for every CPU.
 //!
-//! A kernel is a struct with a generic body, [`Kernel::run`]. [`Level::run`] runs the
+//! A kernel is a struct with a generic body, `Kernel::run`. `Level::run` runs the
 //! body inside a function that has the CPU's features switched on, so that all of it,
 //! down to the innermost loop, is compiled for them:
 //!

@@ -24,6 +24,16 @@ impl Shape {
         self.images * self.height * self.width
     }
 
+    /// A pixel for each window of `kernel` rows and columns that moves over the images by
+    /// `stride`, with `padding` on each side; none where the window does not fit.
+    pub(crate) fn windows(&self, kernel: [usize; 2], stride: usize, padding: usize) -> Self {
+        let along = |size: usize, kernel: usize| {
+            (size + 2 * padding).checked_sub(kernel).map_or(0, |free| free / stride + 1)
+        };
+        let (height, width) = (along(self.height, kernel[0]), along(self.width, kernel[1]));
+        Self { height, width, ..*self }
+    }
+
     /// The numbers stored for a pixel.
     pub fn stride(&self) -> usize {
         padded(self.channels)

@@ -503,7 +503,7 @@ fn a_folder_in_use_is_refused_and_its_run_not_disturbed() {
     assert!(fingerprint(&run) == fingerprint(&whole));
 }
 
-/// Well below what it reaches with any seed: only a defect fails this. About a minute of CPU time.
+/// Well below what it reaches with any seed: only a defect fails this.
 #[test]
 #[ignore = "trains the default experiment to its end: cargo test -p hwa --test cli -- --ignored"]
 fn the_default_run_reaches_97_percent() {

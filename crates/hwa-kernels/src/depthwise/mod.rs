@@ -64,14 +64,7 @@ macro_rules! with_size {
 impl Depthwise {
     /// The images that come out, going forward.
     pub(crate) fn output(&self) -> Shape {
-        let along = |size: usize, kernel: usize| {
-            (size + 2 * self.padding).checked_sub(kernel).map_or(0, |free| free / self.stride + 1)
-        };
-        Shape {
-            height: along(self.input.height, self.kernel[0]),
-            width: along(self.input.width, self.kernel[1]),
-            ..self.input
-        }
+        self.input.windows(self.kernel, self.stride, self.padding)
     }
 
     /// Convolves; gives the sums that were gathered, part by part.

@@ -47,15 +47,8 @@ pub(crate) struct Direct {
 impl Direct {
     /// The images that come out, going forward.
     pub(crate) fn output(&self) -> Shape {
-        let along = |size: usize, kernel: usize| {
-            (size + 2 * self.padding).checked_sub(kernel).map_or(0, |free| free / self.stride + 1)
-        };
-        Shape {
-            height: along(self.input.height, self.form.kernel[0]),
-            width: along(self.input.width, self.form.kernel[1]),
-            channels: self.form.outputs,
-            ..self.input
-        }
+        let windows = self.input.windows(self.form.kernel, self.stride, self.padding);
+        Shape { channels: self.form.outputs, ..windows }
     }
 
     /// The taps as a result sees them.

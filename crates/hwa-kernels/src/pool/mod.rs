@@ -34,14 +34,7 @@ pub(crate) struct Windows {
 impl Windows {
     /// The images that come out: a pixel for each window.
     pub(crate) fn output(&self) -> Shape {
-        let along = |size: usize, kernel: usize| {
-            (size + 2 * self.padding).checked_sub(kernel).map_or(0, |free| free / self.stride + 1)
-        };
-        Shape {
-            height: along(self.input.height, self.kernel[0]),
-            width: along(self.input.width, self.kernel[1]),
-            ..self.input
-        }
+        self.input.windows(self.kernel, self.stride, self.padding)
     }
 
     /// The rows (axis 0) or columns (axis 1) of window `i` that lie in the image, counted

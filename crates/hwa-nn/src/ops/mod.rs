@@ -1,9 +1,10 @@
 //! The operations that layers and models are made of, on `[N, H, W, C]` tensors.
 //!
-//! Convolution and batch norm, where the time goes, run through an extension of
-//! Burn's backends (`dispatch`) on kernels that each backend may replace
-//! (`kernels`). The rest is composed of Burn's own operations. All of them panic, as
-//! Burn's do, at shapes that do not fit; layers check theirs when they are built.
+//! A network that is recorded as [`Features`](crate::Features) runs as one operation on the
+//! kernels of `hwa-kernels` (`network`), through an extension of Burn's backends
+//! (`dispatch`). What works on one tensor at a time is composed of Burn's own operations,
+//! with backward passes of our own for convolution and batch norm (`kernels`). All of them
+//! panic, as Burn's do, at shapes that do not fit; layers check theirs when they are built.
 
 pub(crate) mod dispatch;
 mod kernels;

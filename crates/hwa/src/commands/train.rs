@@ -83,6 +83,8 @@ impl Planned {
                 "`data.validation` must leave images that can choose, found 0",
             ));
         }
+        // A network that cannot be built for such images is better found now than by its thread.
+        spec.cost(opened::task(&source))?;
         let settings = experiment.settings(source.splits.train.len());
         let settings = settings.map_err(|error| error.located(&text, &path))?;
         experiment.data.validation = Some(source.splits.validation.len());

@@ -132,13 +132,6 @@ impl Product<'_> {
             let mut sums = [[S::zero(); R]; P];
             // SAFETY: as for the caller.
             unsafe {
-                if self.c.add {
-                    for (p, sums) in sums.iter_mut().enumerate() {
-                        for (r, sum) in sums.iter_mut().enumerate() {
-                            *sum = c.read().vector(p * self.c.row_step + r * S::LANES);
-                        }
-                    }
-                }
                 for k in 0..self.depth {
                     let mut vectors = [S::zero(); R];
                     for (r, vector) in vectors.iter_mut().enumerate() {
@@ -151,9 +144,11 @@ impl Product<'_> {
                         }
                     }
                 }
+                // Last: of a long sum that is made in parts, each part rounds like a short one.
                 for (p, sums) in sums.into_iter().enumerate() {
                     for (r, sum) in sums.into_iter().enumerate() {
-                        c.put(p * self.c.row_step + r * S::LANES, sum);
+                        let at = p * self.c.row_step + r * S::LANES;
+                        c.put(at, if self.c.add { sum.add(c.read().vector(at)) } else { sum });
                     }
                 }
             }
@@ -208,6 +203,26 @@ mod tests {
             }
         }
         packed
+    }
+
+    #[test]
+    fn what_is_there_is_added_to_the_whole_product() {
+        // Above 2^24 every other whole number is there: 2^24 + 1 is 2^24 again, however often,
+        // but 2^24 + 4 is a number.
+        let there = (1 << 24) as f32;
+        let (a, b) = (vec![1.0; 4], vec![1.0; 4 * 16]);
+        for level in Level::available() {
+            let mut found = vec![there; 16];
+            level.run(Product {
+                a: Left { numbers: Span::new(&a), row_step: 4, depth_step: 1 },
+                b: Right::Rows { numbers: Span::new(&b), row_step: 16 },
+                c: Sum { numbers: SpanMut::new(&mut found), row_step: 16, add: true },
+                rows: 1,
+                depth: 4,
+                columns: 16,
+            });
+            assert_eq!(found, vec![there + 4.0; 16], "{level}");
+        }
     }
 
     #[test]

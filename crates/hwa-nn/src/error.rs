@@ -1,6 +1,7 @@
 //! What can go wrong when a model is built.
 
 use hwa_core::WeightsError;
+use hwa_kernels::graph::ProgramError;
 use hwa_kernels::simd::LevelError;
 
 /// Why a model could not be built.
@@ -22,6 +23,21 @@ pub enum NnError {
         /// What there has to be, such as "classes".
         what: &'static str,
     },
+    /// Images that nothing would be left of on the way through the network.
+    #[error(
+        "images are {height} x {width}, expected at least {smallest} x {smallest} for this network"
+    )]
+    TooSmall {
+        /// The height of an image.
+        height: usize,
+        /// Its width.
+        width: usize,
+        /// The least height and width.
+        smallest: usize,
+    },
+    /// A network whose layers do not fit together.
+    #[error("the network cannot be run: {0}")]
+    Layers(#[from] ProgramError),
     /// Channels that cannot be shared out among groups.
     #[error("{what} are {found}, expected a multiple of the {groups} groups")]
     Groups {

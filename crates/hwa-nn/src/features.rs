@@ -16,16 +16,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
-use hwa_kernels::graph::{Graph, Node, Operation, Parameter};
-use hwa_kernels::{Form, Moments, Pool};
+use hwa_kernels::graph::{Graph, Node, Operation, Parameter, Program};
+use hwa_kernels::simd::Level;
+use hwa_kernels::{Form, Moments, Pool, Precision, Shape};
 
 pub use hwa_kernels::graph::Windows;
 
+use crate::error::NnError;
 use crate::layers::{BatchNorm, Conv2d};
 use crate::ops::Activation;
 use crate::ops::dispatch::Operations;
 use crate::ops::network::Call;
 use crate::pass::{BatchNormId, Mode, Pass, Seen};
+use crate::sequence::Layer;
 
 /// `[N, H, W, C]` activations that a network has yet to compute.
 #[derive(Debug, Clone)]
@@ -140,6 +143,28 @@ impl Features {
     /// without parameters ("option A") of the ResNet paper.
     pub fn subsample(&self, stride: usize, channels: usize) -> Self {
         self.then(Operation::Subsample { x: self.node, stride, channels })
+    }
+
+    /// Through layers, one after the other.
+    pub fn through(&self, layers: &[Layer]) -> Self {
+        layers.iter().fold(self.clone(), |x, layer| match layer {
+            Layer::Conv(conv) => x.conv(conv),
+            Layer::Norm(norm) => x.norm(norm),
+            Layer::Activate(layer) => x.activate(layer.activation),
+            Layer::MaxPool(layer) => x.max_pool(layer.windows),
+            Layer::Sequence(layers) => x.through(layers),
+        })
+    }
+
+    /// The multiply-adds that it takes to run the network up to here, in its convolutions.
+    ///
+    /// Refused is a network that cannot run on images of this size.
+    pub fn multiply_adds(&self) -> Result<u64, NnError> {
+        let recording = self.recording.borrow();
+        let [images, height, width, channels] = recording.images.dims();
+        let shape = Shape { images, height, width, channels };
+        let way = (Level::chosen()?, Precision::default());
+        Ok(Program::new(&recording.graph, shape, way)?.multiply_adds())
     }
 
     /// Runs the network up to here and takes the mean over each image, `[N, C]`.

@@ -36,6 +36,29 @@ pub struct Conv2dShape {
 }
 
 impl Conv2dShape {
+    /// A square kernel of odd size, padded by half of it: only a stride makes images
+    /// smaller.
+    pub fn square(kernel: usize, input: usize, output: usize) -> Self {
+        let form = Convolution { stride: 1, padding: kernel / 2, groups: 1 };
+        Self { input, output, kernel, form }
+    }
+
+    /// 1 x 1: mixes the channels of each pixel.
+    pub fn pointwise(input: usize, output: usize) -> Self {
+        Self::square(1, input, output)
+    }
+
+    /// 3 x 3 of each channel by itself.
+    pub fn depthwise(channels: usize) -> Self {
+        let shape = Self::square(3, channels, channels);
+        Self { form: Convolution { groups: channels, ..shape.form }, ..shape }
+    }
+
+    /// With a stride.
+    pub fn with_stride(self, stride: usize) -> Self {
+        Self { form: Convolution { stride, ..self.form }, ..self }
+    }
+
     /// Checks that nothing is zero but the padding, and that the channels can be shared
     /// out among the groups.
     pub fn validate(&self) -> Result<(), NnError> {
@@ -57,34 +80,52 @@ impl Conv2dShape {
     }
 }
 
+/// How the initial values of a convolution are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Draw {
+    /// As He and others proposed for ReLU networks: weights normal with variance
+    /// `2 / (O * kh * kw)`, biases zero.
+    He,
+    /// PyTorch's default: weights and biases uniform within
+    /// `1 / sqrt(I / groups * kh * kw)`.
+    Uniform,
+}
+
 impl Conv2d {
-    /// Without bias, drawn as He and others proposed for ReLU networks: normal with
-    /// variance `2 / (O * kh * kw)`.
+    /// Without bias, drawn as He and others proposed.
     pub fn new(shape: Conv2dShape, init: &mut Init) -> Result<Self, NnError> {
+        Self::drawn(Draw::He, shape, init)
+    }
+
+    /// Without bias.
+    pub fn drawn(draw: Draw, shape: Conv2dShape, init: &mut Init) -> Result<Self, NnError> {
         shape.validate()?;
         let Conv2dShape { input, output, kernel, form } = shape;
-        let fan_out = output * kernel * kernel;
         let shape = [output, input / form.groups, kernel, kernel];
-        let weight = init.normal(shape, (2.0 / fan_out as f64).sqrt());
+        let weight = match draw {
+            Draw::He => init.normal(shape, (2.0 / (output * kernel * kernel) as f64).sqrt()),
+            Draw::Uniform => init.uniform(shape, uniform_bound(shape)),
+        };
         Ok(Self { weight: Param::from_tensor(weight), bias: None, form })
     }
 
     /// With a bias of zeros.
-    pub fn with_bias(mut self) -> Self {
+    pub fn with_bias(self) -> Self {
         let [output, ..] = self.weight.dims();
-        self.bias = Some(Param::from_tensor(Tensor::zeros([output], &self.weight.device())));
-        self
+        let bias = Tensor::zeros([output], &self.weight.device());
+        Self { bias: Some(Param::from_tensor(bias)), ..self }
     }
 
-    /// The multiply-adds for one image of `[height, width]`, which becomes the
-    /// output's.
-    pub fn multiply_adds(&self, size: &mut [usize; 2]) -> u64 {
-        let [.., kernel_height, kernel_width] = self.weight.dims();
-        for (extent, kernel) in size.iter_mut().zip([kernel_height, kernel_width]) {
-            let room = (*extent + 2 * self.form.padding).saturating_sub(kernel);
-            *extent = room / self.form.stride + 1;
+    /// With a bias.
+    pub fn with_bias_drawn(self, draw: Draw, init: &mut Init) -> Self {
+        match draw {
+            Draw::He => self.with_bias(),
+            Draw::Uniform => {
+                let shape @ [output, ..] = self.weight.dims();
+                let bias = init.uniform([output], uniform_bound(shape));
+                Self { bias: Some(Param::from_tensor(bias)), ..self }
+            }
         }
-        (size[0] * size[1] * self.weight.shape().num_elements()) as u64
     }
 
     /// How the kernel moves.
@@ -96,6 +137,11 @@ impl Conv2d {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         ops::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.form)
     }
+}
+
+/// `1 / sqrt` of the number of values that an output of a convolution is a sum over.
+fn uniform_bound([_, input, height, width]: [usize; 4]) -> f64 {
+    1.0 / ((input * height * width) as f64).sqrt()
 }
 
 /// Batch normalisation of `[N, H, W, C]`, with an optional residual and activation
@@ -215,6 +261,19 @@ impl Linear {
         let bound = 1.0 / (input as f64).sqrt();
         let weight = Param::from_tensor(init.uniform([output, input], bound));
         let bias = Param::from_tensor(init.uniform([output], bound));
+        Ok(Self { weight, bias })
+    }
+
+    /// Weights normal with this deviation, bias zero.
+    pub fn normal(
+        input: usize,
+        output: usize,
+        deviation: f64,
+        init: &mut Init,
+    ) -> Result<Self, NnError> {
+        ensure_some([("number of inputs", input), ("number of outputs", output)])?;
+        let weight = Param::from_tensor(init.normal([output, input], deviation));
+        let bias = Param::from_tensor(Tensor::zeros([output], init.device()));
         Ok(Self { weight, bias })
     }
 

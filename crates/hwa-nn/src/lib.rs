@@ -4,7 +4,9 @@
 //! kernels   what a backend may do in a way of its own     } ops
 //! dispatch  the extension of Burn, one backward for all   }
 //! layers    parameters under PyTorch's names and layouts
-//! resnet    a Network: one forward pass, with a Pass for what batch norm sees
+//! sequence  layers one after the other, as in PyTorch's nn.Sequential
+//! features  what a network does to images, recorded and then run at once
+//! network   a Network: one forward pass, with a Pass for what batch norm sees
 //! names     Network <-> hwa_core::Weights
 //! sgd       PyTorch's SGD
 //! replica   Network + Sgd = BurnReplica: hwa_train::Replica
@@ -17,8 +19,10 @@
 mod arithmetic;
 mod error;
 mod features;
+mod imagenet_resnet;
 mod init;
 pub mod layers;
+mod mobilenet;
 pub mod names;
 mod network;
 pub mod ops;
@@ -26,17 +30,25 @@ mod pass;
 mod replica;
 mod resnet;
 mod score;
+mod sequence;
 mod sgd;
+mod shufflenet;
+mod vgg;
 mod zoo;
 
 pub use arithmetic::arithmetic;
 pub use error::NnError;
 pub use features::{Features, Windows};
 pub use hwa_kernels::Precision;
+pub use imagenet_resnet::ImageNetResNet;
 pub use init::Init;
-pub use network::Network;
+pub use mobilenet::MobileNetV2;
+pub use network::{ConvNet, Network};
 pub use pass::{Mode, Pass};
 pub use replica::{BurnReplica, Task};
 pub use resnet::ResNet;
+pub use sequence::{Layer, Sequence};
 pub use sgd::{Sgd, SgdConfig};
-pub use zoo::{Cost, ModelSpec, Origin};
+pub use shufflenet::ShuffleNetV2;
+pub use vgg::Vgg16;
+pub use zoo::{Cost, Model, ModelSpec, Origin};

@@ -2,6 +2,7 @@
 //!
 //! With the fields of this crate's models these are the names of PyTorch's state
 //! dict; with Burn's own layers, or a user's, they are the names of their fields.
+//! The variant of an enum is no part of a name: it says what a thing is, not where.
 //! Boolean tensors are constants to training and are left out.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
@@ -63,17 +64,26 @@ fn replace<M: Module>(module: &M, weights: &Weights) -> M {
 struct Path(Vec<String>);
 
 impl Path {
-    fn enter(&mut self, name: &str) {
-        self.0.push(name.to_owned());
+    fn enter(&mut self, name: &str, container: &str) {
+        if !is_enum(container) {
+            self.0.push(name.to_owned());
+        }
     }
 
-    fn exit(&mut self) {
-        self.0.pop();
+    fn exit(&mut self, container: &str) {
+        if !is_enum(container) {
+            self.0.pop();
+        }
     }
 
     fn name(&self) -> String {
         self.0.join(".")
     }
+}
+
+/// Whether Burn tells of a variant, and not of a field or an element.
+fn is_enum(container: &str) -> bool {
+    container.starts_with("Enum:")
 }
 
 struct Reader {
@@ -103,12 +113,12 @@ impl Reader {
 }
 
 impl ModuleVisitor for Reader {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.enter(name);
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -145,12 +155,12 @@ impl Finder {
 }
 
 impl ModuleVisitor for Finder {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.enter(name);
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -169,12 +179,12 @@ struct Writer<'a> {
 }
 
 impl ModuleMapper for Writer<'_> {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.enter(name);
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {

@@ -17,7 +17,7 @@ use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
 
 use crate::error::{NnError, ensure_some};
 use crate::names::{self, Found};
-use crate::network::Network;
+use crate::network::{Network, ensure_large_enough};
 use crate::ops::cross_entropy;
 use crate::pass::{Mode, Pass, Pool};
 use crate::score::tally;
@@ -63,14 +63,16 @@ pub struct BurnReplica<N> {
 impl<N: Network> BurnReplica<N> {
     /// A replica of a network as it is, with momentum zero.
     ///
-    /// Refused are a network with clones of one layer, whose gradients, momentum and
-    /// statistics Burn could not tell apart; one with batch-norm statistics of a layer
-    /// other than this crate's [`BatchNorm`](crate::layers::BatchNorm), which could not
-    /// be re-estimated for averaged weights; and one on a device other than
-    /// [`Device::flex`], where this crate's operations do not run.
+    /// Refused are images too small for the network; a network with clones of one layer,
+    /// whose gradients, momentum and statistics Burn could not tell apart; one with
+    /// batch-norm statistics of a layer other than this crate's
+    /// [`BatchNorm`](crate::layers::BatchNorm), which could not be re-estimated for
+    /// averaged weights; and one on a device other than [`Device::flex`], where this
+    /// crate's operations do not run.
     pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
         task.validate()?;
         Level::chosen()?;
+        ensure_large_enough(task.images, network.smallest())?;
         ensure_on_flex(&network.devices())?;
         let mut tensors = names::tensors(&network);
         ensure_distinct(&tensors)?;

@@ -5,16 +5,12 @@
 //! the usual PyTorch code, so checkpoints fit both ways.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
-use hwa_data::ImageShape;
 
 use crate::error::{NnError, ensure_some};
 use crate::features::Features;
 use crate::init::Init;
 use crate::layers::{BatchNorm, Conv2d, Conv2dShape, Linear};
-use crate::network::Network;
-use crate::ops::Convolution;
-use crate::pass::Pass;
+use crate::network::ConvNet;
 
 /// The channels of the three stages.
 const WIDTHS: [usize; 3] = [16, 32, 64];
@@ -41,7 +37,7 @@ impl ResNet {
         ensure_some([("number of blocks", blocks)])?;
         let [first, second, third] = WIDTHS;
         Ok(Self {
-            conv1: Conv2d::new(three_by_three(channels, first, 1), init)?,
+            conv1: Conv2d::new(Conv2dShape::square(3, channels, first), init)?,
             bn1: BatchNorm::new(first, init)?,
             layer1: stage(blocks, (first, first), 1, init)?,
             layer2: stage(blocks, (first, second), 2, init)?,
@@ -50,30 +46,19 @@ impl ResNet {
         })
     }
 
-    /// The multiply-adds of one image's forward pass, in convolutions and the linear
-    /// layer; everything else is additions and a few per cent.
-    pub fn multiply_adds(&self, shape: ImageShape) -> u64 {
-        let mut size = [shape.height, shape.width];
-        let mut total = self.conv1.multiply_adds(&mut size);
-        for block in self.blocks() {
-            total += block.conv1.multiply_adds(&mut size);
-            total += block.conv2.multiply_adds(&mut size);
-        }
-        total + self.linear.multiply_adds()
-    }
-
     fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.layer1.iter().chain(&self.layer2).chain(&self.layer3)
     }
 }
 
-impl Network for ResNet {
-    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
-        let mut x = Features::of(images).conv(&self.conv1).norm(&self.bn1).relu();
-        for block in self.blocks() {
-            x = block.forward(x);
-        }
-        self.linear.forward(x.global_average(pass))
+impl ConvNet for ResNet {
+    fn features(&self, images: Features) -> Features {
+        let x = images.conv(&self.conv1).norm(&self.bn1).relu();
+        self.blocks().fold(x, |x, block| block.forward(x))
+    }
+
+    fn classifier(&self) -> &Linear {
+        &self.linear
     }
 }
 
@@ -90,10 +75,11 @@ struct Block {
 
 impl Block {
     fn new(input: usize, output: usize, stride: usize, init: &mut Init) -> Result<Self, NnError> {
+        let first = Conv2dShape::square(3, input, output).with_stride(stride);
         Ok(Self {
-            conv1: Conv2d::new(three_by_three(input, output, stride), init)?,
+            conv1: Conv2d::new(first, init)?,
             bn1: BatchNorm::new(output, init)?,
-            conv2: Conv2d::new(three_by_three(output, output, 1), init)?,
+            conv2: Conv2d::new(Conv2dShape::square(3, output, output), init)?,
             bn2: BatchNorm::new(output, init)?,
             stride,
             output,
@@ -115,9 +101,4 @@ fn stage(
 ) -> Result<Vec<Block>, NnError> {
     let first = |i| if i == 0 { (input, stride) } else { (output, 1) };
     (0..blocks).map(first).map(|(input, stride)| Block::new(input, output, stride, init)).collect()
-}
-
-fn three_by_three(input: usize, output: usize, stride: usize) -> Conv2dShape {
-    let form = Convolution { stride, padding: 1, groups: 1 };
-    Conv2dShape { input, output, kernel: 3, form }
 }

@@ -3,16 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use hwa_core::Role;
 use hwa_train::Replica;
 
 use crate::error::NnError;
+use crate::features::Features;
+use crate::imagenet_resnet::ImageNetResNet;
 use crate::init::Init;
+use crate::layers::Linear;
+use crate::mobilenet::MobileNetV2;
 use crate::names;
+use crate::network::ConvNet;
 use crate::replica::{BurnReplica, Task};
 use crate::resnet::ResNet;
 use crate::sgd::SgdConfig;
+use crate::shufflenet::ShuffleNetV2;
+use crate::vgg::Vgg16;
 
 /// The depths that are usual; any `6n + 2` up to the paper's 1202 can be built.
 const DEPTHS: [usize; 6] = [8, 20, 32, 44, 56, 110];
@@ -26,6 +34,66 @@ pub enum ModelSpec {
         /// Blocks per stage: depth `6 * blocks + 2`.
         blocks: usize,
     },
+    /// VGG-16 for small images.
+    Vgg16,
+    /// MobileNetV2 for small images.
+    MobileNetV2,
+    /// torchvision's ResNet-18.
+    ResNet18,
+    /// torchvision's ResNet-50.
+    ResNet50,
+    /// torchvision's ShuffleNetV2 of width 1.
+    ShuffleNetV2,
+}
+
+/// The models that have one form only.
+const OTHERS: [ModelSpec; 5] = [
+    ModelSpec::Vgg16,
+    ModelSpec::MobileNetV2,
+    ModelSpec::ResNet18,
+    ModelSpec::ResNet50,
+    ModelSpec::ShuffleNetV2,
+];
+
+/// A network of the zoo.
+#[derive(Module, Debug)]
+pub enum Model {
+    /// A ResNet for small images.
+    ResNet(ResNet),
+    /// VGG-16 for small images.
+    Vgg16(Vgg16),
+    /// MobileNetV2 for small images.
+    MobileNetV2(MobileNetV2),
+    /// A ResNet for large images.
+    ImageNetResNet(ImageNetResNet),
+    /// ShuffleNetV2.
+    ShuffleNetV2(ShuffleNetV2),
+}
+
+impl Model {
+    fn net(&self) -> &dyn ConvNet {
+        match self {
+            Self::ResNet(net) => net,
+            Self::Vgg16(net) => net,
+            Self::MobileNetV2(net) => net,
+            Self::ImageNetResNet(net) => net,
+            Self::ShuffleNetV2(net) => net,
+        }
+    }
+}
+
+impl ConvNet for Model {
+    fn features(&self, images: Features) -> Features {
+        self.net().features(images)
+    }
+
+    fn classifier(&self) -> &Linear {
+        self.net().classifier()
+    }
+
+    fn smallest(&self) -> usize {
+        self.net().smallest()
+    }
 }
 
 /// What a model costs.
@@ -49,14 +117,23 @@ pub struct Origin {
 impl ModelSpec {
     /// The usual models.
     pub fn all() -> Vec<Self> {
-        DEPTHS.iter().map(|depth| Self::ResNet { blocks: (depth - 2) / 6 }).collect()
+        let resnets = DEPTHS.iter().map(|depth| Self::ResNet { blocks: (depth - 2) / 6 });
+        resnets.chain(OTHERS).collect()
+    }
+
+    /// The height and width of the images that it is usually measured with here.
+    pub fn usual_size(&self) -> usize {
+        match self {
+            Self::ResNet { .. } | Self::Vgg16 | Self::MobileNetV2 => 32,
+            Self::ResNet18 | Self::ResNet50 | Self::ShuffleNetV2 => 64,
+        }
     }
 
     /// Counts parameters and multiply-adds, on a model built for the purpose.
     pub fn cost(&self, task: Task) -> Result<Cost, NnError> {
         let network = self.network(task, Origin { seed: 0, replica: 0 })?;
         let parameters = names::export(&network)?.only(Role::Parameter).num_elements() as u64;
-        Ok(Cost { parameters, multiply_adds: network.multiply_adds(task.images) })
+        Ok(Cost { parameters, multiply_adds: network.multiply_adds(task.images)? })
     }
 
     /// A replica with initial weights, on the CPU.
@@ -69,11 +146,23 @@ impl ModelSpec {
         Ok(Box::new(BurnReplica::new(self.network(task, origin)?, task, config)?))
     }
 
-    fn network(&self, task: Task, origin: Origin) -> Result<ResNet, NnError> {
+    /// The network with initial weights, on the CPU.
+    pub fn network(&self, task: Task, origin: Origin) -> Result<Model, NnError> {
         task.validate()?;
-        let mut init = Init::new(origin.seed, origin.replica, &Device::flex());
-        let Self::ResNet { blocks } = *self;
-        ResNet::new(blocks, task.images.channels, task.classes, &mut init)
+        let init = &mut Init::new(origin.seed, origin.replica, &Device::flex());
+        let (channels, classes) = (task.images.channels, task.classes);
+        Ok(match *self {
+            Self::ResNet { blocks } => Model::ResNet(ResNet::new(blocks, channels, classes, init)?),
+            Self::Vgg16 => Model::Vgg16(Vgg16::new(channels, classes, init)?),
+            Self::MobileNetV2 => Model::MobileNetV2(MobileNetV2::new(channels, classes, init)?),
+            Self::ResNet18 => {
+                Model::ImageNetResNet(ImageNetResNet::resnet18(channels, classes, init)?)
+            }
+            Self::ResNet50 => {
+                Model::ImageNetResNet(ImageNetResNet::resnet50(channels, classes, init)?)
+            }
+            Self::ShuffleNetV2 => Model::ShuffleNetV2(ShuffleNetV2::new(channels, classes, init)?),
+        })
     }
 }
 
@@ -81,6 +170,11 @@ impl fmt::Display for ModelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ResNet { blocks } => write!(f, "resnet{}", 6 * blocks + 2),
+            Self::Vgg16 => f.write_str("vgg16_cifar"),
+            Self::MobileNetV2 => f.write_str("mobilenet_v2_cifar"),
+            Self::ResNet18 => f.write_str("resnet18"),
+            Self::ResNet50 => f.write_str("resnet50"),
+            Self::ShuffleNetV2 => f.write_str("shufflenet_v2_x1_0"),
         }
     }
 }
@@ -89,28 +183,28 @@ impl FromStr for ModelSpec {
     type Err = NnError;
 
     fn from_str(name: &str) -> Result<Self, NnError> {
-        let depth = name.strip_prefix("resnet").and_then(|depth| depth.parse::<usize>().ok());
-        match depth {
-            Some(depth) if ours(depth) && name == format!("resnet{depth}") => {
-                Ok(Self::ResNet { blocks: (depth - 2) / 6 })
-            }
-            _ => {
-                let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
-                Err(NnError::UnknownModel { name: name.to_owned(), known: known.join(", ") })
-            }
-        }
+        let named = OTHERS.into_iter().find(|spec| spec.to_string() == name);
+        named.or_else(|| small_resnet(name)).ok_or_else(|| {
+            let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+            NnError::UnknownModel { name: name.to_owned(), known: known.join(", ") }
+        })
     }
 }
 
-/// Depths of torchvision's ResNets, which are other networks than ours.
+/// Depths of torchvision's ResNets, which are other networks than those for small images.
 const TORCHVISION: [usize; 5] = [18, 34, 50, 101, 152];
 
-fn ours(depth: usize) -> bool {
-    depth % 6 == 2 && (8..=DEEPEST).contains(&depth) && !TORCHVISION.contains(&depth)
+fn small_resnet(name: &str) -> Option<ModelSpec> {
+    let depth: usize = name.strip_prefix("resnet")?.parse().ok()?;
+    let there = depth % 6 == 2 && (8..=DEEPEST).contains(&depth) && !TORCHVISION.contains(&depth);
+    let spec = ModelSpec::ResNet { blocks: depth.checked_sub(2)? / 6 };
+    // Not `resnet020`.
+    (there && spec.to_string() == name).then_some(spec)
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Tensor;
     use hwa_data::ImageShape;
 
     use super::*;
@@ -124,16 +218,12 @@ mod tests {
         for name in ["resnet8", "resnet14", "resnet20", "resnet110"] {
             assert_eq!(name.parse::<ModelSpec>().unwrap().to_string(), name);
         }
-        for name in [
-            "resnet18",
-            "resnet2",
-            "resnet",
-            "vgg16",
-            "resnet50",
-            "resnet152",
-            "resnet020",
-            "resnet6000002",
-        ] {
+        for spec in ModelSpec::all() {
+            assert_eq!(spec.to_string().parse::<ModelSpec>().unwrap(), spec);
+        }
+        for name in
+            ["resnet2", "resnet", "vgg16", "resnet34", "resnet152", "resnet020", "resnet6000002"]
+        {
             let error = name.parse::<ModelSpec>().unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("resnet20, resnet32"), "{error}");
         }
@@ -149,6 +239,51 @@ mod tests {
         // 1024 * (432 + 6 * 2304) + 256 * (4608 + 5 * 9216) + 64 * (18432 + 5 * 36864) + 640
         assert_eq!(cost("resnet20").multiply_adds, 40_551_040);
         assert_eq!(cost("resnet110").parameters, 1_727_962);
+    }
+
+    #[test]
+    fn costs_of_the_other_networks_are_those_that_are_known() {
+        let cost = |name: &str, side, classes| {
+            let images = ImageShape { height: side, width: side, channels: 3 };
+            let cost = name.parse::<ModelSpec>().unwrap().cost(Task { images, classes }).unwrap();
+            (cost.parameters, cost.multiply_adds)
+        };
+        // Counted in PyTorch, with a hook on every convolution and linear layer. torchvision's
+        // own tables: 11.69 M and 1.81 G; 25.56 M and 4.09 G; 2.28 M and 0.14 G.
+        assert_eq!(cost("vgg16_cifar", 32, 10), (14_728_266, 313_201_664));
+        assert_eq!(cost("mobilenet_v2_cifar", 32, 10), (2_236_682, 87_976_448));
+        assert_eq!(cost("resnet18", 224, 1000), (11_689_512, 1_814_073_344));
+        assert_eq!(cost("resnet50", 224, 1000), (25_557_032, 4_089_184_256));
+        assert_eq!(cost("shufflenet_v2_x1_0", 224, 1000), (2_278_604, 144_907_992));
+    }
+
+    #[test]
+    fn images_that_nothing_would_be_left_of_are_refused() {
+        let build = |height, width| {
+            let images = ImageShape { height, width, channels: 3 };
+            let config = SgdConfig { momentum: 0.9, weight_decay: 0.0 };
+            let origin = Origin { seed: 1, replica: 0 };
+            ModelSpec::Vgg16.build(Task { images, classes: 10 }, origin, config)
+        };
+        assert!(build(32, 32).is_ok());
+        assert_eq!(
+            build(32, 31).err().unwrap().to_string(),
+            "images are 32 x 31, expected at least 32 x 32 for this network"
+        );
+    }
+
+    #[test]
+    fn every_network_runs_on_the_smallest_images_that_it_claims_and_on_none_smaller() {
+        for spec in ModelSpec::all() {
+            let network = spec.network(cifar(10), Origin { seed: 1, replica: 0 }).unwrap();
+            let planned = |side| {
+                let image = Tensor::<4>::zeros([1, side, side, 3], &Device::flex());
+                network.features(Features::of(image)).multiply_adds()
+            };
+            let smallest = network.net().smallest();
+            assert!(planned(smallest).is_ok(), "{spec}");
+            assert!(smallest == 1 || planned(smallest - 1).is_err(), "{spec}");
+        }
     }
 
     #[test]

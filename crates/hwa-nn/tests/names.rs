@@ -60,6 +60,26 @@ fn names_are_field_paths_and_roles_follow_them() {
     assert_eq!(found, expected);
 }
 
+/// One of two things.
+#[derive(Module, Debug)]
+enum Either {
+    Stem(Conv2d),
+    Head(Linear),
+}
+
+#[test]
+fn the_variant_of_an_enum_is_no_part_of_a_name() {
+    let device = Device::flex();
+    let stem = Either::Stem(Conv2dConfig::new([3, 4], [3, 3]).init(&device));
+    let head = Either::Head(LinearConfig::new(4, 2).init(&device));
+    let layers = vec![stem, head];
+    let weights = names::export(&layers).unwrap();
+    let found: Vec<&str> = weights.iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["0.bias", "0.weight", "1.bias", "1.weight"]);
+    let others = replaced(&weights, || 7);
+    assert_eq!(names::export(&names::load(&layers, &others).unwrap()).unwrap(), others);
+}
+
 #[test]
 fn pending_statistics_of_burns_batch_norm_neither_hide_nor_overwrite() {
     let device = Device::flex().autodiff();

@@ -174,7 +174,7 @@ fn averaged_weights_can_be_loaded_while_statistics_and_momentum_stay() {
     let mut replica = resnet8(0);
     train(replica.as_mut(), 0..2);
     let before = replica.state().unwrap();
-    let loaded = fill(&replica.weights().unwrap());
+    let loaded = fill(&replica.weights().unwrap(), [0.0; 2]);
     replica.load(&loaded).unwrap();
     let after = replica.state().unwrap();
     assert_eq!(bits(&after.weights.only(Role::Parameter)), bits(&loaded));

@@ -181,9 +181,10 @@ pub(crate) struct Recalibrate {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  hwa models --data cifar10 --json")]
 pub(crate) struct Models {
-    /// Count for this data set's images and classes
-    #[arg(long, default_value = "cifar100")]
-    pub(crate) data: String,
+    /// Count for this data set's images and classes; by default for 100 classes and images of
+    /// each network's usual size
+    #[arg(long)]
+    pub(crate) data: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -244,9 +245,9 @@ pub(crate) struct BenchStep {
     /// Classes
     #[arg(long, default_value = "100")]
     pub(crate) classes: NonZeroUsize,
-    /// Height and width of an image
-    #[arg(long, default_value = "32")]
-    pub(crate) size: NonZeroUsize,
+    /// Height and width of an image; by default the network's usual size, see `hwa models`
+    #[arg(long)]
+    pub(crate) size: Option<NonZeroUsize>,
     /// Steps before the clock starts
     #[arg(long, default_value = "3")]
     pub(crate) warmup: usize,

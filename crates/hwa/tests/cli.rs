@@ -538,6 +538,9 @@ fn lists_and_benchmarks_speak_json() {
     let models = parse(&["models", "--data", "cifar10", "--json"]);
     let resnet20 = models.as_array().unwrap().iter().find(|m| m["name"] == "resnet20").unwrap();
     assert_eq!(resnet20["parameters"], 269_722);
+    let usual = parse(&["models", "--json"]);
+    let resnet18 = usual.as_array().unwrap().iter().find(|m| m["name"] == "resnet18").unwrap();
+    assert_eq!(resnet18["input"], serde_json::json!([64, 64, 3]));
     let sets = parse(&["data", "list", "--json"]);
     let cifar100 = sets.as_array().unwrap().iter().find(|d| d["name"] == "cifar100").unwrap();
     assert_eq!(cifar100["train_examples"], 45_000);
@@ -554,6 +557,20 @@ fn lists_and_benchmarks_speak_json() {
         parse(&["bench", "step", "--model", "resnet8", "--batch", "4", "--size", "8", "--json"]);
     assert!(bench["images_per_second"].as_f64().unwrap() > 0.0);
     assert!(bench["step_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_network_that_the_images_are_too_small_for_says_so() {
+    let table = succeeded(&hwa(&["models", "--data", "digits"]).output().unwrap());
+    assert!(table.contains("the images are too small for vgg16_cifar"), "{table}");
+    let expected = "expected at least 32 x 32 for this network";
+    let bench = hwa(&["bench", "step", "--model", "vgg16_cifar", "--size", "16"]).output().unwrap();
+    failed(&bench, 2, &format!("images are 16 x 16, {expected}"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut train = hwa(&["train", "--set", "model.name=vgg16_cifar"]);
+    let train = train.current_dir(folder.path()).output().unwrap();
+    failed(&train, 2, &format!("images are 8 x 8, {expected}"));
+    assert!(!folder.path().join("runs").exists(), "nothing is created for it");
 }
 
 /// Every experiment in the repository can be read, and the built-in one is a copy.

@@ -212,6 +212,18 @@ impl Program {
         self.shape(self.output)
     }
 
+    /// The multiply-adds of a run forward, in convolutions; everything else is additions and
+    /// a few per cent.
+    pub fn multiply_adds(&self) -> u64 {
+        let of = |step: &Step| match &step.action {
+            Action::Convolution { convolution, .. } => {
+                convolution.output().pixels() as u64 * convolution.weights_len() as u64
+            }
+            _ => 0,
+        };
+        self.steps.iter().map(of).sum()
+    }
+
     pub(super) fn shape(&self, view: View) -> Shape {
         self.kept[view.slot.0].shape
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files beside it: what PyTorch computes, for the tests to compare with.
 
-    pip install torch numpy
+    pip install torch torchvision numpy
     python crates/hwa-nn/tests/golden/make_golden.py
 
 The files were made with the version of PyTorch that each of them states, on the CPU.
@@ -17,10 +17,12 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torchvision
 
 HERE = pathlib.Path(__file__).parent
+CLASSES = 10
 IMAGES = 1000  # the stream of the images; those of the weights count from 0
-SAMPLES = 48  # elements stored per gradient
+SAMPLES = 24  # elements stored per gradient or statistic
 PROJECTIONS = 4  # signed sums stored per gradient
 
 
@@ -42,13 +44,14 @@ class Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(o)
         self.conv2 = nn.Conv2d(o, o, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(o)
+        self.relu = nn.ReLU()
         self.grow, self.stride = o - i, s
 
     def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         if self.stride != 1 or self.grow:  # option A: subsample, zero-pad the channels
             x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.grow // 2, self.grow // 2))
-        return F.relu(y + x)
+        return self.relu(y + x)
 
 
 class ResNet(nn.Module):
@@ -56,6 +59,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
+        self.relu = nn.ReLU()
         n, i = (depth - 2) // 6, 16
         for k, o in enumerate((16, 32, 64)):
             blocks = []
@@ -66,20 +70,54 @@ class ResNet(nn.Module):
         self.linear = nn.Linear(64, classes)
 
     def forward(self, x):
-        x = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
+        x = self.layer3(self.layer2(self.layer1(self.relu(self.bn1(self.conv1(x))))))
         return self.linear(x.mean((2, 3)))
 
 
-def fill(net):
-    """Parameters from noise, in the order of their names; rounded to single precision."""
+class Vgg16(nn.Module):
+    """For CIFAR, with batch norm and one linear layer."""
+
+    def __init__(self, classes):
+        super().__init__()
+        layers, i = [], 3
+        for group in ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)):
+            for o in group:
+                layers += [nn.Conv2d(i, o, 3, 1, 1), nn.BatchNorm2d(o), nn.ReLU()]
+                i = o
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Linear(512, classes)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
+
+
+def mobilenet_v2_cifar(classes):
+    """torchvision's, with two strides less for images of 32 x 32, and without dropout."""
+    net = torchvision.models.mobilenet_v2(num_classes=classes, dropout=0.0)
+    net.features[0][0].stride = (1, 1)
+    net.features[2].conv[1][0].stride = (1, 1)
+    return net
+
+
+def fill(net, shifts=(0.0, 0.0)):
+    """Parameters from noise, in the order of their names; rounded to single precision.
+
+    Batch norms shift by one of two `shifts`, and their deviation is about a half. Shifted by
+    1.5 up or down, most values are far from the kink of the activation that follows, and one
+    in a thousand lies beyond it. Where depthwise convolutions follow, all are shifted up: a
+    channel that is nearly constant would be magnified by the next batch norm, errors and all.
+    """
     for stream, (name, p) in enumerate(sorted(net.named_parameters())):
         u = noise(stream, p.numel())
-        if p.dim() == 4:
-            u = u * (6.0 / (p.shape[0] * 9)) ** 0.5
-        elif ".bn" in name or name.startswith("bn"):
-            u = 1.0 + 0.25 * u if name.endswith("weight") else 0.25 * u
+        if p.dim() == 4:  # a convolution, [O, I / groups, kh, kw]
+            u = u * (6.0 / (p.shape[1] * p.shape[2] * p.shape[3])) ** 0.5
+        elif p.dim() == 2:  # a linear layer
+            u = u * (1.0 / p.shape[1]) ** 0.5
+        elif name.endswith("weight"):  # of a batch norm
+            u = 0.5 + 0.125 * u
         else:
-            u = u * 0.125
+            u = np.where(u < 0, *shifts) + 0.25 * u
         p.data = torch.from_numpy(u.astype(np.float32).reshape(tuple(p.shape))).to(p.dtype)
     return net
 
@@ -89,21 +127,45 @@ def images(stream, n, size):
     return torch.from_numpy(u.reshape(n, size, size, 3)).permute(0, 3, 1, 2).contiguous()
 
 
-def margin(net, x):
-    """The smallest distance of anything from zero that enters a ReLU in training mode."""
-    smallest = []
-    relu = F.relu
-    F.relu = lambda t: (smallest.append(t.abs().min().item()), relu(t))[1]
-    try:
-        with torch.no_grad():
-            net(x)
-    finally:
-        F.relu = relu
-    return min(smallest)
+def distance(layer, x):
+    """The smallest distance of anything in x from a kink of the layer."""
+    if isinstance(layer, nn.MaxPool2d):
+        k, s, p = layer.kernel_size, layer.stride, layer.padding
+        windows = F.pad(x, (p, p, p, p), value=-torch.inf).unfold(2, k, s).unfold(3, k, s).flatten(4)
+        first, second = windows.topk(2).values.unbind(-1)
+        # Of a window of zeros any may be the largest: the ReLU before lets no gradient pass.
+        return (first - second)[first > 0].min().item()
+    kinks = [0.0, 6.0] if isinstance(layer, nn.ReLU6) else [0.0]
+    return min((x - kink).abs().min().item() for kink in kinks)
+
+
+def kinked(net, x):
+    """The layers with kinks, and what enters them in training mode."""
+    found, hooks = [], []
+    for layer in net.modules():
+        if isinstance(layer, (nn.ReLU, nn.ReLU6, nn.MaxPool2d)):
+            hooks.append(layer.register_forward_pre_hook(lambda m, i: found.append((m, i[0].double().clone()))))
+    with torch.no_grad():
+        net(x)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def margin(exact, single, x):
+    """The smallest distance of anything from a kink, in units of the largest error that single
+    precision makes in that layer."""
+    pairs = zip(kinked(exact, x.double()), kinked(single, x))
+    return min(distance(layer, a) / (a - b).abs().max().item() for (layer, a), (_, b) in pairs)
 
 
 def listed(t):
     return t.detach().double().flatten().tolist()
+
+
+def short(t):
+    """Ten digits: three more than single precision has."""
+    return [float(f"{v:.10g}") for v in listed(t)]
 
 
 def relative(found, reference):
@@ -210,7 +272,13 @@ def initial():
     bound = nn.init.calculate_gain("leaky_relu", 5**0.5) * (3 / fan_in) ** 0.5
     assert linear.weight.abs().max() <= bound and linear.bias.abs().max() <= bound
     # Convolutions as in torchvision's ResNets: kaiming_normal_(mode="fan_out", nonlinearity="relu").
+    # Those of VGG and ShuffleNet: PyTorch's default.
+    default = nn.Conv2d(32, 64, 5, groups=4)
+    fan_in, _ = nn.init._calculate_fan_in_and_fan_out(default.weight)
+    default_bound = nn.init.calculate_gain("leaky_relu", 5**0.5) * (3 / fan_in) ** 0.5
+    assert default.weight.abs().max() <= default_bound and default.bias.abs().max() <= default_bound
     write("initial", {"linear": {"input": 64, "output": 100, "bound": bound},
+                      "default_conv": {"input": 32, "output": 64, "kernel": 5, "groups": 4, "bound": default_bound},
                       "conv": {"input": 32, "output": 48, "kernel": 3, "groups": 4,
                                "deviation": nn.init.calculate_gain("relu") / fan_out**0.5}})
 
@@ -285,48 +353,75 @@ def step(net, x, labels):
     return loss, scores, evaluated, {k: p.grad for k, p in net.named_parameters()}, buffers
 
 
-def resnet20():
-    """Scores, gradients, running statistics of one training step's forward and backward.
+# How each network is built and its batch norms shift, for how many images of which size, and
+# how many draws of them are tried. The larger the network, the more values come near a kink.
+NETWORKS = {
+    "resnet20": (lambda: ResNet(20, CLASSES), (0.0, 0.0), 4, 8, 2000),
+    "vgg16_cifar": (lambda: Vgg16(CLASSES), (-1.5, 1.5), 4, 32, 200),
+    "mobilenet_v2_cifar": (lambda: mobilenet_v2_cifar(CLASSES), (1.5, 1.5), 4, 16, 200),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 2, 64, 200),
+    "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100),
+    "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 2, 64, 200),
+}
 
-    A rounding error that moves a value across the kink of a ReLU changes gradients by per
-    cents and drowns all others. So the images are those, of 2,000 draws, that keep the largest
-    distance from every kink: more than ten times the error of a Winograd convolution. Few and
-    small images have few values that could come near one.
+
+def sampled(t):
+    flat = t.detach().double().flatten()
+    samples = min(SAMPLES, flat.numel())
+    return flat[[i * flat.numel() // samples for i in range(samples)]]
+
+
+def gradient(name, grads, grads_32):
+    """Samples of a gradient and signed sums over it, with the errors of single precision."""
+    g, found = grads[name].flatten(), grads_32[name].double().flatten()
+    largest, norm = g.abs().max().item(), g.norm().item()
+    weight = grads[name.rpartition(".")[0] + ".weight"].abs().max().item()
+    if largest < 1e-9 * weight:
+        # The bias of a convolution before a batch norm, which takes it away again: its gradient
+        # is zero but for rounding, and that is measured by the gradient of the weights.
+        largest, norm = weight, weight * g.numel() ** 0.5
+    signs = [torch.from_numpy(np.sign(noise(2000 + i, g.numel()) + 1e-9)) for i in range(PROJECTIONS)]
+    return {"largest": largest, "norm": norm, "samples": short(sampled(g)),
+            "projections": short(torch.stack([(s * g).sum() for s in signs])),
+            "torch_error": (sampled(found - g).abs().max() / largest).item(),
+            "torch_projection_errors": short(torch.stack([(s * (found - g)).sum().abs() / norm for s in signs]))}
+
+
+def network(name):
+    """Tensors by name; scores, gradients, running statistics of one training step.
+
+    A rounding error that moves a value across the kink of an activation, or makes another one
+    the largest of its window, changes gradients by per cents and drowns all others. So the
+    images are those, of many draws, that keep the largest distance from every kink. Few and
+    small images have few values that could come near one; but of too few values in a channel
+    batch norm makes too much of an error.
     """
-    n, size, classes = 4, 8, 10
-    labels = torch.arange(n) % classes
-    probe = fill(ResNet(20, classes).double()).train()
-    margins = {s: margin(probe, images(s, n, size).double()) for s in range(IMAGES, IMAGES + 2000)}
+    build, shifts, n, size, draws = NETWORKS[name]
+    exact, single = fill(build().double(), shifts).train(), fill(build(), shifts).train()
+    tensors = {k: {"shape": list(v.shape), "type": str(v.dtype).removeprefix("torch.")}
+               for k, v in single.state_dict().items()}
+    margins = {s: margin(exact, single, images(s, n, size)) for s in range(IMAGES, IMAGES + draws)}
     stream = max(margins, key=margins.get)
-    assert margins[stream] > 1e-4, margins[stream]
-    exact, single = fill(ResNet(20, classes).double()), fill(ResNet(20, classes))
-    x = images(stream, n, size)
+    print(f"{name}: margin {margins[stream]:.1f}")
+    # Afresh: the draws have moved the running statistics.
+    exact, single = fill(build().double(), shifts), fill(build(), shifts)
+    x, labels = images(stream, n, size), torch.arange(n) % CLASSES
     loss, scores, evaluated, grads, buffers = step(exact, x.double(), labels)
     loss_32, scores_32, evaluated_32, grads_32, buffers_32 = step(single, x, labels)
-    gradients = {}
-    for k, g in grads.items():
-        flat, found = g.flatten(), grads_32[k].double().flatten()
-        samples = min(SAMPLES, flat.numel())
-        at = [i * flat.numel() // samples for i in range(samples)]
-        signs = [torch.from_numpy(np.sign(noise(2000 + i, flat.numel()) + 1e-9)) for i in range(PROJECTIONS)]
-        gradients[k] = {"shape": list(g.shape), "largest": flat.abs().max().item(), "norm": flat.norm().item(),
-                        "samples": listed(flat[at]),
-                        "projections": [(s * flat).sum().item() for s in signs],
-                        "torch_error": ((found - flat)[at].abs().max() / flat.abs().max()).item(),
-                        "torch_projection_errors": [((s * (found - flat)).sum() / flat.norm()).item() for s in signs]}
-    write("resnet20", {
-        "images": n, "size": size, "stream": stream, "margin": margins[stream], "loss": loss.item(), "scores": listed(scores),
-        "evaluated": listed(evaluated), "gradients": gradients,
-        "statistics": {k: listed(b) for k, b in buffers.items()},
+    write(name, {
+        "shifts": shifts, "images": n, "size": size, "stream": stream, "margin": margins[stream], "tensors": tensors,
+        "loss": loss.item(), "scores": short(scores), "evaluated": short(evaluated),
         "torch_loss_error": abs(loss_32.item() / loss.item() - 1), "torch_scores_error": relative(scores_32, scores),
         "torch_evaluated_error": relative(evaluated_32, evaluated),
-        "torch_statistics_errors": {k: relative(buffers_32[k], b) for k, b in buffers.items()}})
+        "gradients": {k: gradient(k, grads, grads_32) for k in grads},
+        "statistics": {k: {"samples": short(sampled(b)), "torch_error": relative(sampled(buffers_32[k]), sampled(b))}
+                       for k, b in buffers.items()}})
 
 
 def pooled():
     """The inputs of every batch norm of a ResNet-8 in training mode, over three batches of
     different sizes: mean and unbiased variance over all values at once."""
-    net = fill(ResNet(8, 10).double()).train()
+    net = fill(ResNet(8, CLASSES).double()).train()
     inputs = {}
     for name, module in net.named_modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -342,13 +437,9 @@ def pooled():
         for name, x in together.items()}})
 
 
-def state_dict():
-    net = ResNet(20, 10)
-    write("state_dict", {"tensors": {k: {"shape": list(v.shape), "type": str(v.dtype).removeprefix("torch.")}
-                                     for k, v in net.state_dict().items()}})
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for make in (sgd, cosine, cross_entropy, convolutions, initial, batch_norm, resnet20, pooled, state_dict):
+    for make in (sgd, cosine, cross_entropy, convolutions, initial, batch_norm, pooled):
         make()
+    for name in NETWORKS:
+        network(name)

@@ -24,18 +24,18 @@ pub(crate) fn noise_f32(stream: u64, count: usize, scale: f64, shift: f64) -> Ve
 }
 
 /// Parameters from noise, in the order of their names, as `fill` in the script.
-pub(crate) fn fill(layout: &Weights) -> Weights {
+pub(crate) fn fill(layout: &Weights, shifts: [f64; 2]) -> Weights {
     let mut filled = Weights::new();
     for (stream, (name, tensor)) in layout.iter().enumerate() {
         let shape = tensor.shape().to_vec();
-        let batch_norm = name.starts_with("bn") || name.contains(".bn");
-        let (scale, shift) = match shape.len() {
-            4 => ((6.0 / (shape[0] * 9) as f64).sqrt(), 0.0),
-            _ if batch_norm && name.ends_with("weight") => (0.25, 1.0),
-            _ if batch_norm => (0.25, 0.0),
-            _ => (0.125, 0.0),
+        let drawn = noise(stream as u64, shape.iter().product());
+        let value = |u: f64| match shape[..] {
+            [_, input, height, width] => u * (6.0 / (input * height * width) as f64).sqrt(),
+            [_, input] => u * (1.0 / input as f64).sqrt(),
+            _ if name.ends_with("weight") => 0.5 + 0.125 * u,
+            _ => shifts[usize::from(u >= 0.0)] + 0.25 * u,
         };
-        let values = noise_f32(stream as u64, shape.iter().product(), scale, shift);
+        let values = drawn.into_iter().map(|u| value(u) as f32).collect();
         filled.insert(name, Tensor::parameter(shape, values).unwrap()).unwrap();
     }
     filled

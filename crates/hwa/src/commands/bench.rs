@@ -1,5 +1,6 @@
 //! `hwa bench`: how fast it is here.
 
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use crate::output::give;
 /// `hwa bench step`
 pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
     let spec: ModelSpec = arguments.model.parse()?;
-    let side = arguments.size.get();
+    let side = arguments.size.map_or(spec.usual_size(), NonZeroUsize::get);
     let images = ImageShape { height: side, width: side, channels: 3 };
     let task = Task { images, classes: arguments.classes.get() };
     let medians = all_at_once(arguments.replicas.get(), |number, start| {

@@ -68,6 +68,8 @@ impl Planned {
         let asked = experiment(arguments)?;
         let spec = asked.network()?;
         let source = asked.open()?;
+        // A network that cannot be built for such images is better found now than by its thread.
+        spec.cost(opened::task(&source))?;
         let settings = asked.experiment.settings(source.splits.train.len());
         let settings = settings.map_err(|error| asked.located(error))?;
         let Asked { mut experiment, folder, .. } = asked;

@@ -1,9 +1,9 @@
 //! Whole networks, forward and backward, without Burn and the optimizer: images/s of one thread.
 //!
-//! `cargo bench -p hwa-kernels --bench network -- [NETWORK]... [--steps N]`
+//! `cargo bench -p hwa-kernels --bench network -- [NETWORK]... [--steps N] [--layers]`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::panic)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hwa_kernels::graph::{Graph, Node, Operation, Parameter, Program, Statistics, Windows};
 use hwa_kernels::simd::Level;
@@ -13,6 +13,7 @@ const BATCH: usize = 128;
 
 fn main() {
     let mut networks: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let layers = networks.iter().position(|a| a == "--layers").map(|at| networks.remove(at));
     let mut steps = 5;
     if let Some(at) = networks.iter().position(|a| a == "--steps") {
         steps = networks[at + 1].parse().unwrap();
@@ -24,10 +25,10 @@ fn main() {
     }
     let level = Level::chosen().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    pool.install(|| networks.iter().for_each(|name| run(name, level, steps)));
+    pool.install(|| networks.iter().for_each(|name| run(name, level, (steps, layers.is_some()))));
 }
 
-fn run(name: &str, level: Level, steps: usize) {
+fn run(name: &str, level: Level, (steps, layers): (usize, bool)) {
     let (network, size) = match name {
         "resnet20" => (resnet(3), 32),
         "resnet110" => (resnet(18), 32),
@@ -39,6 +40,7 @@ fn run(name: &str, level: Level, steps: usize) {
     };
     let input = Shape { images: BATCH, height: size, width: size, channels: 3 };
     let program = Program::new(&network.graph, input, (level, Precision::Fast)).unwrap();
+    let program = if layers { program.timed() } else { program };
     let images = noise(input.pixels() * 3, 1);
     let output = program.output();
     let gradient: Vec<f32> =
@@ -46,7 +48,10 @@ fn run(name: &str, level: Level, steps: usize) {
     let parameters: Vec<&[f32]> = network.parameters.iter().map(|p| &p[..]).collect();
     let memory = Pool::default();
     let mut times = Vec::new();
-    for _ in 0..steps + 2 {
+    for step in 0..steps + 2 {
+        if step == 2 {
+            program.take_times();
+        }
         let start = Instant::now();
         let ran = program.forward(&memory, &images, &parameters, Statistics::Batch, true);
         let half = start.elapsed().as_secs_f64();
@@ -62,6 +67,20 @@ fn run(name: &str, level: Level, steps: usize) {
         half * 1e3,
         (whole - half) * 1e3
     );
+    for times in program.take_times() {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3 / steps as f64;
+        // Forward, and the gradients of weights and input, if there is one.
+        let rate = |time, of: f64| 2.0 * of * times.multiply_adds as f64 / ms(time) / 1e6;
+        println!(
+            "  {:44} {:5.1} MB  forward {:6.2} ms {:6.1} GF/s  backward {:6.2} ms {:6.1} GF/s",
+            times.step,
+            times.numbers as f64 * 4e-6,
+            ms(times.forward),
+            rate(times.forward, 1.0),
+            ms(times.backward),
+            rate(times.backward, 2.0),
+        );
+    }
 }
 
 fn noise(count: usize, seed: u64) -> Vec<f32> {

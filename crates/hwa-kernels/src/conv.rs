@@ -1,5 +1,7 @@
 //! Convolution: which way is taken, and the checks that make it safe to call.
 
+use std::fmt;
+
 use crate::depthwise::Depthwise;
 use crate::direct::Direct;
 use crate::finish::{Finish, Gate, Sums, Totals};
@@ -84,6 +86,19 @@ enum Way {
     Depthwise(Depthwise),
     /// Groups as one dense convolution, with zeros between them: right, but not fast.
     Grouped(Box<Convolution>),
+}
+
+impl fmt::Display for Convolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = match self.way {
+            Way::Winograd(_) => "winograd",
+            Way::Direct(_) => "direct",
+            Way::Depthwise(_) => "depthwise",
+            Way::Grouped(_) => "grouped",
+        };
+        let Form { kernel: [rows, columns], stride, .. } = self.form;
+        write!(f, "{way} {rows}x{columns} /{stride}")
+    }
 }
 
 /// How the images that come in are stored.

@@ -7,12 +7,16 @@
 //! Sums run in `f32` over a few hundred pixels and in `f64` from there, about a
 //! value near the mean: a large mean costs no digits.
 
+use crate::memory::with_scratch;
 use crate::read::Activation;
 use crate::simd::{Kernel, Level, Simd, padded};
 use crate::span::{Span, SpanMut};
 
 /// Pixels that are summed in `f32`.
 const BLOCK: usize = 512;
+
+/// Numbers of a tensor that the cache does not hold until they are read again.
+const PAST: usize = 4 << 20;
 
 /// Pixels whose mean stands for the mean of all while it is not known.
 const FIRST: usize = 64;
@@ -130,11 +134,13 @@ pub(crate) struct Finisher<'a> {
     finish: Finish<'a>,
     width: usize,
     totals: Totals,
+    /// Whether what is moved is written past the cache.
+    past: bool,
 }
 
 impl<'a> Finisher<'a> {
     pub(crate) fn new(level: Level, finish: Finish<'a>, channels: usize) -> Self {
-        Self { level, finish, width: padded(channels), totals: Totals::default() }
+        Self { level, finish, width: padded(channels), totals: Totals::default(), past: false }
     }
 
     /// Asks for part `part.0` of `part.1` of what finishing `results`, of which `pixel` is the
@@ -161,11 +167,48 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// Finishes whole pixels, of which `pixel` is the first in the tensor.
-    pub(crate) fn run(&mut self, pixel: usize, results: &mut [f32]) {
-        if matches!(self.finish, Finish { skip: None, gate: Gate::Open, sums: Sums::None }) {
-            return;
+    /// For a tensor of `len` numbers: whether its results are better made elsewhere and
+    /// [moved](Self::run_to).
+    pub(crate) fn of(self, len: usize) -> Self {
+        Self { past: len >= PAST && self.level.lanes() == 16, ..self }
+    }
+
+    pub(crate) fn moves(&self) -> bool {
+        self.past
+    }
+
+    /// Finishes the results of `work`: whole pixels, of which `pixel` is the first in the tensor.
+    pub(crate) fn make(
+        &mut self,
+        pixel: usize,
+        results: &mut [f32],
+        work: impl FnOnce(&mut [f32]),
+    ) {
+        if self.past {
+            with_scratch([results.len()], |[made]| {
+                work(made);
+                self.run_to(pixel, made, results);
+            });
+        } else {
+            work(results);
+            self.run(pixel, results);
         }
+    }
+
+    /// As [`run`](Self::run), from a place in the cache to the tensor.
+    pub(crate) fn run_to(&mut self, pixel: usize, results: &mut [f32], to: &mut [f32]) {
+        self.prepare(results);
+        let mut pixel = pixel;
+        let blocks = results.chunks_mut(BLOCK * self.width).zip(to.chunks_mut(BLOCK * self.width));
+        for (block, to) in blocks {
+            let count = block.len() / self.width;
+            self.block::<true>(pixel, count, (SpanMut::new(block), SpanMut::new(to)));
+            self.totals.count += count;
+            pixel += count;
+        }
+    }
+
+    fn prepare(&mut self, results: &[f32]) {
         let summed = !matches!(self.finish.sums, Sums::None);
         if summed && self.totals.first.is_empty() {
             self.totals.first = vec![0.0; self.width];
@@ -175,10 +218,19 @@ impl<'a> Finisher<'a> {
                 _ => vec![0.0; self.width],
             };
         }
+    }
+
+    /// Finishes whole pixels, of which `pixel` is the first in the tensor.
+    pub(crate) fn run(&mut self, pixel: usize, results: &mut [f32]) {
+        if matches!(self.finish, Finish { skip: None, gate: Gate::Open, sums: Sums::None }) {
+            return;
+        }
+        self.prepare(results);
         let mut pixel = pixel;
         for block in results.chunks_mut(BLOCK * self.width) {
             let count = block.len() / self.width;
-            self.block(pixel, count, SpanMut::new(block));
+            let block = SpanMut::new(block);
+            self.block::<false>(pixel, count, (block, block));
             self.totals.count += count;
             pixel += count;
         }
@@ -188,12 +240,18 @@ impl<'a> Finisher<'a> {
         self.totals
     }
 
-    fn block(&mut self, pixel: usize, count: usize, results: SpanMut<'_>) {
+    fn block<const MOVE: bool>(
+        &mut self,
+        pixel: usize,
+        count: usize,
+        (results, to): (SpanMut<'_>, SpanMut<'_>),
+    ) {
         let (width, start) = (self.width, pixel * self.width);
         let none = Span::new(&[]);
         let at = |numbers: &'a [f32]| Span::new(numbers).from(start);
         let mut block = Block {
             results,
+            to,
             count,
             width,
             skip: self.finish.skip.map_or(none, at),
@@ -230,23 +288,24 @@ impl<'a> Finisher<'a> {
         };
         let level = self.level;
         match (self.finish.skip.is_some(), gate, sums) {
-            (false, 0, 1) => level.run(block.of::<false, 0, 1>()),
-            (false, 0, 2) => level.run(block.of::<false, 0, 2>()),
-            (false, 1, 0) => level.run(block.of::<false, 1, 0>()),
-            (false, 1, 1) => level.run(block.of::<false, 1, 1>()),
-            (false, 1, 2) => level.run(block.of::<false, 1, 2>()),
-            (false, 2, 0) => level.run(block.of::<false, 2, 0>()),
-            (false, 2, 1) => level.run(block.of::<false, 2, 1>()),
-            (false, 2, 2) => level.run(block.of::<false, 2, 2>()),
-            (true, 0, 0) => level.run(block.of::<true, 0, 0>()),
-            (true, 0, 1) => level.run(block.of::<true, 0, 1>()),
-            (true, 0, 2) => level.run(block.of::<true, 0, 2>()),
-            (true, 1, 0) => level.run(block.of::<true, 1, 0>()),
-            (true, 1, 1) => level.run(block.of::<true, 1, 1>()),
-            (true, 1, 2) => level.run(block.of::<true, 1, 2>()),
-            (true, 2, 0) => level.run(block.of::<true, 2, 0>()),
-            (true, 2, 1) => level.run(block.of::<true, 2, 1>()),
-            (true, 2, _) => level.run(block.of::<true, 2, 2>()),
+            (false, 0, 1) => level.run(block.of::<MOVE, false, 0, 1>()),
+            (false, 0, 2) => level.run(block.of::<MOVE, false, 0, 2>()),
+            (false, 1, 0) => level.run(block.of::<MOVE, false, 1, 0>()),
+            (false, 1, 1) => level.run(block.of::<MOVE, false, 1, 1>()),
+            (false, 1, 2) => level.run(block.of::<MOVE, false, 1, 2>()),
+            (false, 2, 0) => level.run(block.of::<MOVE, false, 2, 0>()),
+            (false, 2, 1) => level.run(block.of::<MOVE, false, 2, 1>()),
+            (false, 2, 2) => level.run(block.of::<MOVE, false, 2, 2>()),
+            (true, 0, 0) => level.run(block.of::<MOVE, true, 0, 0>()),
+            (true, 0, 1) => level.run(block.of::<MOVE, true, 0, 1>()),
+            (true, 0, 2) => level.run(block.of::<MOVE, true, 0, 2>()),
+            (true, 1, 0) => level.run(block.of::<MOVE, true, 1, 0>()),
+            (true, 1, 1) => level.run(block.of::<MOVE, true, 1, 1>()),
+            (true, 1, 2) => level.run(block.of::<MOVE, true, 1, 2>()),
+            (true, 2, 0) => level.run(block.of::<MOVE, true, 2, 0>()),
+            (true, 2, 1) => level.run(block.of::<MOVE, true, 2, 1>()),
+            (true, 2, _) => level.run(block.of::<MOVE, true, 2, 2>()),
+            _ if MOVE => level.run(block.of::<MOVE, false, 0, 0>()),
             _ => {}
         }
     }
@@ -281,6 +340,8 @@ fn first_mean(results: &[f32], width: usize) -> Vec<f32> {
 /// A block of pixels; spans start at the first.
 struct Block<'a> {
     results: SpanMut<'a>,
+    /// Where they go.
+    to: SpanMut<'a>,
     count: usize,
     width: usize,
     skip: Span<'a>,
@@ -294,9 +355,9 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn of<const SKIP: bool, const GATE: u8, const SUMS: u8>(
+    fn of<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>(
         self,
-    ) -> Finishing<'a, SKIP, GATE, SUMS> {
+    ) -> Finishing<'a, MOVE, SKIP, GATE, SUMS> {
         Finishing(self)
     }
 }
@@ -313,9 +374,11 @@ struct Channels<S> {
 }
 
 /// Gate: 0 open, 1 by the output, 2 by the input. Sums: 0 none, 1 moments, 2 products.
-struct Finishing<'a, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
+struct Finishing<'a, const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
 
-impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, SKIP, GATE, SUMS> {
+impl<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel
+    for Finishing<'_, MOVE, SKIP, GATE, SUMS>
+{
     type Output = ();
 
     #[inline(always)]
@@ -360,7 +423,9 @@ impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel for Finishing<'_, 
     }
 }
 
-impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Finishing<'_, SKIP, GATE, SUMS> {
+impl<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>
+    Finishing<'_, MOVE, SKIP, GATE, SUMS>
+{
     /// One vector of one pixel.
     ///
     /// # Safety
@@ -387,7 +452,9 @@ impl<const SKIP: bool, const GATE: u8, const SUMS: u8> Finishing<'_, SKIP, GATE,
                 }
                 value = value.unless_below(x, channels.low).unless_above(x, channels.high);
             }
-            if SKIP || GATE > 0 {
+            if MOVE {
+                block.to.put_past(i, value);
+            } else if SKIP || GATE > 0 {
                 block.results.put(i, value);
             }
             if SUMS == 1 {

@@ -31,23 +31,86 @@ pub(crate) fn split<'a>(
     parallel::split(numbers, parts.iter().map(|part| part.len() * shape.image()))
 }
 
+/// Images in bands of rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bands {
+    pub shape: Shape,
+    /// Rows of a band, at least one.
+    pub rows: usize,
+}
+
+impl Bands {
+    /// The rows of the bands of an image.
+    pub(crate) fn of_image(self) -> impl Iterator<Item = Range<usize>> {
+        let (height, rows) = (self.shape.height, self.rows);
+        (0..height).step_by(rows).map(move |start| start..height.min(start + rows))
+    }
+
+    /// Runs `work` on each band of the images of a part, of which `piece` holds the results,
+    /// and finishes what it wrote.
+    pub(crate) fn finish(
+        self,
+        (level, finish): (Level, Finish<'_>),
+        (images, piece): (Range<usize>, &mut [f32]),
+        mut work: impl FnMut(usize, Range<usize>, &mut [f32]),
+    ) -> Totals {
+        let Shape { height, width, .. } = self.shape;
+        if self.rows >= height {
+            return finish_groups(
+                (level, finish),
+                self.shape,
+                (images, piece),
+                |images, results| {
+                    for (image, result) in images.zip(results.chunks_mut(self.shape.image().max(1)))
+                    {
+                        work(image, 0..height, result);
+                    }
+                },
+            );
+        }
+        let mut finisher = Finisher::new(level, finish, self.shape.channels).of(self.shape.len());
+        let mut rest = piece;
+        for image in images {
+            for band in self.of_image() {
+                let first = (image * height + band.start) * width;
+                let len = band.len() * width * self.shape.stride();
+                let (results, after) = std::mem::take(&mut rest).split_at_mut(len);
+                finisher.make(first, results, |results| work(image, band, results));
+                rest = after;
+            }
+        }
+        finisher.totals()
+    }
+
+    /// Runs `work` on all bands and finishes what it wrote; gives the sums, part by part.
+    pub(crate) fn compute(
+        self,
+        finish: (Level, Finish<'_>),
+        results: &mut [f32],
+        work: impl Fn(usize, Range<usize>, &mut [f32]) + Sync + Send,
+    ) -> Vec<Totals> {
+        let parts = parts(self.shape);
+        let pieces = split(self.shape, &parts, results);
+        let items = parts.into_iter().zip(pieces).collect();
+        parallel::map(items, |part| self.finish(finish, part, &work))
+    }
+}
+
 /// Runs `work` on the images of a part, of which `piece` holds the results, a few at a time,
 /// and finishes what it wrote.
-pub(crate) fn finish_groups(
+fn finish_groups(
     (level, finish): (Level, Finish<'_>),
     shape: Shape,
     (images, piece): (Range<usize>, &mut [f32]),
     mut work: impl FnMut(Range<usize>, &mut [f32]),
 ) -> Totals {
-    let mut finisher = Finisher::new(level, finish, shape.channels);
+    let mut finisher = Finisher::new(level, finish, shape.channels).of(shape.len());
     let pixels = shape.height * shape.width;
     let group = PIXELS.div_ceil(pixels.max(1));
     for start in images.clone().step_by(group) {
         let end = images.end.min(start + group);
         let results = (start - images.start) * shape.image()..(end - images.start) * shape.image();
-        let results = &mut piece[results];
-        work(start..end, results);
-        finisher.run(start * pixels, results);
+        finisher.make(start * pixels, &mut piece[results], |results| work(start..end, results));
     }
     finisher.totals()
 }

@@ -94,4 +94,16 @@ impl<'a> SpanMut<'a> {
         // SAFETY: within the span by contract.
         unsafe { vector.store(self.start.add(i)) }
     }
+
+    /// As [`put`](Self::put), past the cache.
+    ///
+    /// # Safety
+    ///
+    /// As there, and the place is a multiple of the vector's size.
+    #[inline(always)]
+    pub(crate) unsafe fn put_past<S: Simd>(self, i: usize, vector: S) {
+        debug_assert!(i + S::LANES <= self.len, "{i} + {} of {}", S::LANES, self.len);
+        // SAFETY: within the span by contract.
+        unsafe { vector.stream(self.start.add(i)) }
+    }
 }

@@ -1,7 +1,7 @@
-//! The loops of a depthwise convolution, over some groups of channels of one image.
+//! The loops of a depthwise convolution, over a band of rows of one image.
 //!
-//! What is read is put into blocks, one for each group, with the zeros around it that the
-//! kernel will see, so that the loops have no borders to look after.
+//! What is read is put into blocks, one for each group of channels, with the zeros around it
+//! that the kernel will see, so that the loops have no borders to look after.
 
 use std::ops::Range;
 
@@ -9,44 +9,30 @@ use crate::read::Reader;
 use crate::simd::{GROUP, Kernel, Simd};
 use crate::span::{Span, SpanMut};
 
-/// Where pixels lie in a block: pixel `(y, x)` at row `lead[0] + y * step`, column
-/// `lead[1] + x * step`. All else is zero.
-///
-/// Pixels that fall outside of the block are left out.
+/// An image as the kernel sees it: pixel `(y, x)` at row `lead[0] + y`, column `lead[1] + x`,
+/// and zeros around. Pixels that fall outside are left out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
-    pub lead: [isize; 2],
-    pub step: usize,
+    pub lead: [usize; 2],
     /// Rows and columns.
     pub size: [usize; 2],
 }
 
 impl Frame {
-    pub(super) fn len(&self) -> usize {
-        self.size[0] * self.size[1] * GROUP
+    /// Of `count` rows (axis 0) or columns (axis 1) of pixels, those that are not left out.
+    pub(super) fn inside(&self, axis: usize, count: usize) -> usize {
+        self.size[axis].saturating_sub(self.lead[axis]).min(count)
     }
 
-    /// Of `count` rows (axis 0) or columns (axis 1) of pixels, those inside of the block.
-    pub(super) fn inside(&self, axis: usize, count: usize) -> Range<usize> {
-        // The pixels before the first at `place` or after it.
-        let before = |place: isize| (place.max(0) as usize).div_ceil(self.step);
-        let end = before(self.size[axis] as isize - self.lead[axis]).min(count);
-        before(-self.lead[axis]).min(end)..end
-    }
-
-    /// The number in the block at which a pixel inside of it starts.
-    #[inline(always)]
-    pub(super) fn at(&self, y: usize, x: usize) -> usize {
-        let row = self.lead[0] + (y * self.step) as isize;
-        let column = self.lead[1] + (x * self.step) as isize;
-        (row as usize * self.size[1] + column as usize) * GROUP
+    /// The numbers of a row of one group.
+    pub(super) fn row(&self) -> usize {
+        self.size[1] * GROUP
     }
 }
 
-/// Puts the pixels of an image into blocks that are zero elsewhere.
+/// Puts a band of an image into blocks.
 ///
-/// Row by row through all groups, as convolving does: a row of the image is in the cache
-/// while its lines are used, however many channels it has.
+/// Pixel by pixel through all channels, as they are stored.
 pub(super) struct Fill<'a, R> {
     pub reader: R,
     /// The number of the image's first pixel, and the numbers of a pixel.
@@ -57,8 +43,11 @@ pub(super) struct Fill<'a, R> {
     /// The channels, in whole groups.
     pub channels: Range<usize>,
     pub frame: Frame,
-    /// One after the other.
+    /// The rows of the frame.
+    pub rows: Range<usize>,
+    /// One after the other, `block` numbers apart.
     pub blocks: SpanMut<'a>,
+    pub block: usize,
 }
 
 impl<R: Reader> Kernel for Fill<'_, R> {
@@ -66,56 +55,115 @@ impl<R: Reader> Kernel for Fill<'_, R> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let columns = self.frame.inside(1, self.image[1]);
-        let Range { start, end } = self.channels;
-        for y in self.frame.inside(0, self.image[0]) {
-            for c in (start..end).step_by(S::LANES) {
-                let (group, lane) = ((c - start) / GROUP, c % GROUP);
-                let block = self.blocks.from(group * self.frame.len() + lane);
-                // SAFETY: pixels and channels lie within the image, and those `inside` within
-                // the block.
-                unsafe {
-                    let channels = self.reader.channels::<S>(c);
-                    for x in columns.clone() {
-                        let pixel = self.first + y * self.image[1] + x;
-                        let vector: S = self.reader.vector(pixel * self.stride + c, channels);
-                        block.put(self.frame.at(y, x), vector);
-                    }
-                }
+        for row in self.rows.clone() {
+            let place = (row - self.rows.start) * self.frame.row();
+            match row.checked_sub(self.frame.lead[0]) {
+                Some(y) if y < self.image[0] => self.pixels::<S>(y, place),
+                _ => self.zeros::<S>(place, 0..self.frame.size[1]),
             }
         }
     }
 }
 
-/// Convolves blocks. `K` is the size of a square kernel, or zero for any other.
-pub(super) struct Convolve<'a, const K: usize> {
-    /// One for each group.
+impl<R: Reader> Fill<'_, R> {
+    /// A row of pixels, and the zeros at both ends of it.
+    #[inline(always)]
+    fn pixels<S: Simd>(&self, y: usize, place: usize) {
+        let Range { start, end } = self.channels;
+        let lead = self.frame.lead[1].min(self.frame.size[1]);
+        let inside = self.frame.inside(1, self.image[1]);
+        self.zeros::<S>(place, 0..lead);
+        for x in 0..inside {
+            let pixel = (self.first + y * self.image[1] + x) * self.stride;
+            let place = place + (lead + x) * GROUP;
+            for c in (start..end).step_by(S::LANES) {
+                let (group, lane) = ((c - start) / GROUP, c % GROUP);
+                // SAFETY: pixels and channels lie within the image, and those `inside` within
+                // the block.
+                unsafe {
+                    let channels = self.reader.channels::<S>(c);
+                    let vector: S = self.reader.vector(pixel + c, channels);
+                    self.blocks.put(group * self.block + place + lane, vector);
+                }
+            }
+        }
+        self.zeros::<S>(place, lead + inside..self.frame.size[1]);
+    }
+
+    /// Zeros in some columns of a row.
+    #[inline(always)]
+    fn zeros<S: Simd>(&self, place: usize, columns: Range<usize>) {
+        for group in 0..self.channels.len() / GROUP {
+            for i in (columns.start * GROUP..columns.end * GROUP).step_by(S::LANES) {
+                // SAFETY: the block has the row.
+                unsafe { self.blocks.put(group * self.block + place + i, S::zero()) }
+            }
+        }
+    }
+}
+
+/// What a result is a sum of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Tap {
+    /// The number in a block, if the result's own is zero.
+    pub from: usize,
+    /// The weight, by its place in the kernel.
+    pub place: usize,
+}
+
+/// Convolves blocks. `STEP` is the step, or zero for any.
+pub(super) struct Convolve<'a, const STEP: usize> {
+    /// One for each group, `block` numbers apart.
     pub blocks: Span<'a>,
-    /// Rows and columns of a block.
-    pub block: [usize; 2],
-    pub kernel: [usize; 2],
-    /// From one result to the next in the block.
+    pub block: usize,
+    pub taps: &'a [Tap],
+    /// Numbers in a block from one row of results to the next.
+    pub row: usize,
+    /// Pixels in a block from one result of a row to the next.
     pub step: usize,
-    /// `[tap][stride]`, from the first channel on.
+    /// `[place][stride]`, from the first channel on.
     pub weights: Span<'a>,
-    /// Results, `stride` numbers apart, from the first channel on.
-    pub results: SpanMut<'a>,
     pub stride: usize,
+    /// Where the results go, from the first channel of the first on.
+    pub results: SpanMut<'a>,
+    /// Numbers from one row of results to the next, and from one of a row to the next.
+    pub result_steps: [usize; 2],
     /// How many channels, in whole groups.
     pub channels: usize,
     /// Rows and columns of the results.
     pub size: [usize; 2],
 }
 
-impl<const K: usize> Kernel for Convolve<'_, K> {
+impl<'a> Convolve<'a, 0> {
+    /// The same, if the step is this.
+    pub(super) fn with_step<const STEP: usize>(self) -> Convolve<'a, STEP> {
+        let Self { blocks, block, taps, row, step, weights, .. } = self;
+        let Self { stride, results, result_steps, channels, size, .. } = self;
+        Convolve {
+            blocks,
+            block,
+            taps,
+            row,
+            step,
+            weights,
+            stride,
+            results,
+            result_steps,
+            channels,
+            size,
+        }
+    }
+}
+
+impl<const STEP: usize> Kernel for Convolve<'_, STEP> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self) {
         for y in 0..self.size[0] {
             for c in (0..self.channels).step_by(S::LANES) {
-                // SAFETY: the blocks have the pixels of `size` results, `step` apart, under the
-                // kernel; there is room for the results.
+                // SAFETY: the blocks have what the taps of `size` results read; there is room
+                // for the results.
                 unsafe {
                     let x = self.tiles::<S, 8>([y, 0], c);
                     let x = self.tiles::<S, 4>([y, x], c);
@@ -126,31 +174,27 @@ impl<const K: usize> Kernel for Convolve<'_, K> {
     }
 }
 
-impl<const K: usize> Convolve<'_, K> {
+impl<const STEP: usize> Convolve<'_, STEP> {
     /// As many tiles of `T` results along a row as there are; the column after them.
     #[inline(always)]
     unsafe fn tiles<S: Simd, const T: usize>(&self, [y, mut x]: [usize; 2], c: usize) -> usize {
-        let [rows, columns] = if K > 0 { [K, K] } else { self.kernel };
-        let [height, width] = self.block;
-        let block = self.blocks.from(c / GROUP * height * width * GROUP + c % GROUP);
+        let step = if STEP > 0 { STEP } else { self.step } * GROUP;
+        let row = self.blocks.from(c / GROUP * self.block + y * self.row + c % GROUP);
         while x + T <= self.size[1] {
             let mut sums = [S::zero(); T];
-            let corner = (y * width + x) * self.step * GROUP;
+            let corner = row.from(x * step);
             // SAFETY: as for the caller.
             unsafe {
-                for ky in 0..rows {
-                    for kx in 0..columns {
-                        let from = block.from(corner + (ky * width + kx) * GROUP);
-                        let weight: S = self.weights.vector((ky * columns + kx) * self.stride + c);
-                        for (t, sum) in sums.iter_mut().enumerate() {
-                            let pixel: S = from.vector(t * self.step * GROUP);
-                            *sum = pixel.mul_add(weight, *sum);
-                        }
+                for tap in self.taps {
+                    let from = corner.from(tap.from);
+                    let weight: S = self.weights.vector(tap.place * self.stride + c);
+                    for (t, sum) in sums.iter_mut().enumerate() {
+                        *sum = from.vector::<S>(t * step).mul_add(weight, *sum);
                     }
                 }
+                let to = self.results.from(y * self.result_steps[0] + x * self.result_steps[1] + c);
                 for (t, sum) in sums.into_iter().enumerate() {
-                    let pixel = y * self.size[1] + x + t;
-                    self.results.put(pixel * self.stride + c, sum);
+                    to.put(t * self.result_steps[1], sum);
                 }
             }
             x += T;
@@ -159,20 +203,22 @@ impl<const K: usize> Convolve<'_, K> {
     }
 }
 
-/// Adds the share of a group of an image to the gradient of the weights. `K` as in [`Convolve`].
+/// Adds the share of a group to the gradient of the weights. `K` is the size of a square
+/// kernel, or zero for any other.
 pub(super) struct Correlate<'a, const K: usize> {
+    /// From the first pixel on that the first gradient's kernel saw.
     pub pixels: Span<'a>,
-    /// The columns of the block of pixels.
-    pub columns: usize,
+    /// The numbers of a row of pixels.
+    pub pixel_row: usize,
+    /// From the first gradient on.
     pub gradients: Span<'a>,
-    pub frame: Frame,
-    /// The rows and columns of gradients that are inside of their frame.
-    pub inside: [Range<usize>; 2],
+    /// The numbers of a row of gradients.
+    pub gradient_row: usize,
+    /// Rows and columns of gradients.
+    pub size: [usize; 2],
     pub kernel: [usize; 2],
     /// The stride of the convolution.
     pub step: usize,
-    /// `[tap][GROUP]`: the sums of this image.
-    pub image: SpanMut<'a>,
     /// `[tap][stride]`, from the first channel of the group on.
     pub sums: SpanMut<'a>,
     pub stride: usize,
@@ -184,30 +230,18 @@ impl<const K: usize> Kernel for Correlate<'_, K> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let [rows, columns] = if K > 0 { [K, K] } else { self.kernel };
-        // SAFETY: the blocks hold the gradients inside and the pixels that the kernel saw there;
-        // `image` and `sums` have a place for each tap.
-        unsafe {
-            for i in (0..rows * columns * GROUP).step_by(S::LANES) {
-                self.image.put(i, S::zero());
-            }
-            for y in self.inside[0].clone() {
-                for lane in (0..GROUP).step_by(S::LANES) {
-                    for ky in 0..rows {
-                        if K > 0 {
-                            self.row::<S, K>(y, [ky, 0], lane);
-                        } else {
-                            for kx in 0..columns {
-                                self.row::<S, 1>(y, [ky, kx], lane);
-                            }
+        for lane in (0..GROUP).step_by(S::LANES) {
+            // SAFETY: the blocks hold the gradients and the pixels that the kernel saw there;
+            // `sums` has a place for each tap.
+            unsafe {
+                for ky in 0..rows {
+                    if K > 0 {
+                        self.taps::<S, K>([ky, 0], lane);
+                    } else {
+                        for kx in 0..columns {
+                            self.taps::<S, 1>([ky, kx], lane);
                         }
                     }
-                }
-            }
-            for tap in 0..rows * columns {
-                for lane in (0..GROUP).step_by(S::LANES) {
-                    let i = tap * self.stride + lane;
-                    let sum: S = self.sums.read().vector(i);
-                    self.sums.put(i, sum.add(self.image.read().vector(tap * GROUP + lane)));
                 }
             }
         }
@@ -215,37 +249,53 @@ impl<const K: usize> Kernel for Correlate<'_, K> {
 }
 
 impl<const K: usize> Correlate<'_, K> {
-    /// The sums of a row of gradients, for `T` taps side by side.
+    /// The sums of `T` taps side by side.
     #[inline(always)]
-    unsafe fn row<S: Simd, const T: usize>(&self, y: usize, [ky, kx]: [usize; 2], lane: usize) {
-        let taps = if K > 0 { K } else { self.kernel[1] };
-        let corner = ((y * self.step + ky) * self.columns + kx) * GROUP + lane;
-        // Two of each: an addition takes longer than the next is away.
-        let mut sums = [[S::zero(); T]; 2];
+    unsafe fn taps<S: Simd, const T: usize>(&self, [ky, kx]: [usize; 2], lane: usize) {
+        let columns = if K > 0 { K } else { self.kernel[1] };
+        let mut total = [S::zero(); T];
         // SAFETY: as for the caller.
         unsafe {
-            let mut one = |x: usize, k: usize| {
-                let gradient: S = self.gradients.vector(self.frame.at(y, x) + lane);
-                let from = self.pixels.from(corner + x * self.step * GROUP);
-                for (t, sum) in sums[k].iter_mut().enumerate() {
-                    *sum = from.vector::<S>(t * GROUP).mul_add(gradient, *sum);
+            for y in 0..self.size[0] {
+                // Two of each: an addition takes longer than the next is away.
+                let mut sums = [[S::zero(); T]; 2];
+                let from = (y * self.step + ky) * self.pixel_row + kx * GROUP + lane;
+                let (pixels, step) = (self.pixels.from(from), self.step * GROUP);
+                let gradients = self.gradients.from(y * self.gradient_row + lane);
+                for x in 0..self.size[1] / 2 {
+                    Self::one(gradients, pixels, [2 * x, step], &mut sums[0]);
+                    Self::one(gradients, pixels, [2 * x + 1, step], &mut sums[1]);
                 }
-            };
-            let Range { start, end } = self.inside[1];
-            let mut x = start;
-            while x + 2 <= end {
-                one(x, 0);
-                one(x + 1, 1);
-                x += 2;
+                if self.size[1] % 2 == 1 {
+                    Self::one(gradients, pixels, [self.size[1] - 1, step], &mut sums[0]);
+                }
+                let [even, odd] = sums;
+                for (total, (even, odd)) in total.iter_mut().zip(even.into_iter().zip(odd)) {
+                    *total = total.add(even.add(odd));
+                }
             }
-            if x < end {
-                one(x, 0);
+            for (t, total) in total.into_iter().enumerate() {
+                let i = (ky * columns + kx + t) * self.stride + lane;
+                let sum: S = self.sums.read().vector(i);
+                self.sums.put(i, sum.add(total));
             }
-            let [even, odd] = sums;
-            for (t, (even, odd)) in even.into_iter().zip(odd).enumerate() {
-                let i = (ky * taps + kx + t) * GROUP + lane;
-                let sum: S = self.image.read().vector(i);
-                self.image.put(i, sum.add(even.add(odd)));
+        }
+    }
+
+    /// The products of one gradient.
+    #[inline(always)]
+    unsafe fn one<S: Simd, const T: usize>(
+        gradients: Span<'_>,
+        pixels: Span<'_>,
+        [x, step]: [usize; 2],
+        sums: &mut [S; T],
+    ) {
+        // SAFETY: as for the caller.
+        unsafe {
+            let gradient: S = gradients.vector(x * GROUP);
+            let from = pixels.from(x * step);
+            for (t, sum) in sums.iter_mut().enumerate() {
+                *sum = from.vector::<S>(t * GROUP).mul_add(gradient, *sum);
             }
         }
     }

@@ -1,29 +1,31 @@
 //! Depthwise convolution: every channel by itself, with any kernel, stride and padding.
 //!
 //! A few operations per number leave the memory as the limit, so an image passes through
-//! the cache once: a few groups of channels at a time, it is read into blocks with zeros
-//! around (see [`block`]), and all that is wanted is computed from there. Backward that
-//! is both gradients. The gradient of the input is a convolution with the
-//! kernel turned around, of a block in which strides have left zeros between the gradients.
+//! the cache once: a band of rows at a time, it is read into blocks with zeros around (see
+//! [`block`]), and all that is wanted is computed from there. Backward that is both gradients.
+//! With stride `s` the pixels of the input fall into `s * s` phases, each of which sees the taps
+//! that hit it and no others.
 
 mod block;
 
 use std::ops::Range;
 
 use crate::finish::{Finish, Totals};
-use crate::images;
+use crate::images::{self, Bands};
 use crate::memory::with_scratch;
 use crate::parallel;
 use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level};
 use crate::span::{Span, SpanMut};
-use crate::weights::Direction;
-use block::{Convolve, Correlate, Fill, Frame};
+use block::{Convolve, Correlate, Fill, Frame, Tap};
 
-/// The numbers of the blocks that are worked on at a time, if one has no more. Measured: with
-/// fewer, small images cost calls and lines far apart; with more, the cache.
-const BLOCKS: usize = 24 * 1024;
+/// The numbers of the blocks that are worked on at a time, if a few rows have no more. Measured:
+/// with fewer, rows are read twice; with more, the cache does not hold them.
+const BLOCKS: usize = if cfg!(test) { 2 * 1024 } else { 64 * 1024 };
+
+/// Rows of a band for which channels are divided rather than have fewer.
+const ROWS: usize = 4;
 
 /// A depthwise convolution, with weights in PyTorch's order, `[channels, 1, height, width]`.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +63,9 @@ macro_rules! with_size {
     };
 }
 
+/// A part of an image: the image by its number, and some channels.
+type Part<'a> = (usize, &'a Range<usize>);
+
 impl Depthwise {
     /// The images that come out, going forward.
     pub(crate) fn output(&self) -> Shape {
@@ -76,19 +81,28 @@ impl Depthwise {
         finish: Finish<'_>,
     ) -> Vec<Totals> {
         let (to, frame) = (self.output(), self.pixels());
+        let taps = self.taps(frame);
+        let block = |rows: usize| self.seen(0..rows).len() * frame.row();
+        let (rows, groups) = self.band(to.height, block);
         with_scratch([self.packed_len()], |[packed]| {
-            self.pack(weights, Direction::Forward, packed);
+            self.pack(weights, packed);
             let packed = &*packed;
-            images::compute((self.level, finish), to, output, |images, results| {
-                let groups = self.groups(frame.len());
-                with_scratch([groups * frame.len()], |[blocks]| {
-                    blocks.fill(0.0);
-                    for (image, result) in images.zip(results.chunks_mut(to.image().max(1))) {
-                        for channels in self.channels(groups) {
-                            let way = (frame, self.stride);
-                            self.fill(source, self.input, (image, &channels), frame, blocks);
-                            self.convolve(blocks, way, (packed, &channels), to, result);
-                        }
+            let bands = Bands { shape: to, rows };
+            bands.compute((self.level, finish), output, |image, band, results| {
+                let block = block(band.len());
+                with_scratch([groups * block], |[blocks]| {
+                    for channels in self.channels(groups) {
+                        let part = (image, &channels);
+                        let place = (frame, self.seen(band.clone()));
+                        self.fill((source, self.input), part, place, (blocks, block));
+                        let way = Way {
+                            taps: &taps,
+                            row: self.stride * frame.row(),
+                            step: self.stride,
+                            result_steps: [to.width * to.stride(), to.stride()],
+                            size: [band.len(), to.width],
+                        };
+                        self.convolve((blocks, block), way, (packed, &channels), results);
                     }
                 });
             })
@@ -105,25 +119,33 @@ impl Depthwise {
         input: Option<(&mut [f32], Finish<'_>)>,
         weight_gradient: &mut [f32],
     ) -> Vec<Totals> {
-        let (shape, len) = (self.input, self.packed_len());
-        let parts = images::parts(shape);
-        with_scratch([len, parts.len().max(1) * len], |[turned, sums]| {
-            self.pack(weights, Direction::Backward, turned);
+        let len = self.packed_len();
+        let phases = Phases::new(self);
+        let (rows, groups) = self.band(self.input.height, |rows| phases.room(self, rows));
+        let bands = Bands { shape: self.input, rows: rows.next_multiple_of(self.stride) };
+        let parts = images::parts(self.input);
+        with_scratch([len, parts.len().max(1) * len], |[packed, sums]| {
+            self.pack(weights, packed);
             sums.fill(0.0);
-            let turned = &*turned;
+            let packed = &*packed;
             let shares = sums.chunks_mut(len.max(1));
+            let gradients = Gradients { conv: self, phases: &phases, groups, source, gradient };
             let totals = if let Some((input, finish)) = input {
-                let pieces = images::split(shape, &parts, input);
+                let pieces = images::split(self.input, &parts, input);
                 let work = parts.into_iter().zip(pieces).zip(shares).collect();
                 parallel::map(work, |(part, sums): ((Range<usize>, &mut [f32]), &mut [f32])| {
-                    images::finish_groups((self.level, finish), shape, part, |images, results| {
-                        self.gradients((source, gradient), images, sums, Some((turned, results)));
+                    bands.finish((self.level, finish), part, |image, band, results| {
+                        gradients.add(image, band, sums, Some((packed, results)));
                     })
                 })
             } else {
                 let work = parts.into_iter().zip(shares).collect();
-                parallel::map(work, |(images, sums)| {
-                    self.gradients((source, gradient), images, sums, None);
+                parallel::map(work, |(images, sums): (Range<usize>, &mut [f32])| {
+                    for image in images {
+                        for band in bands.of_image() {
+                            gradients.add(image, band, sums, None);
+                        }
+                    }
                 });
                 Vec::new()
             };
@@ -133,45 +155,15 @@ impl Depthwise {
         })
     }
 
-    /// Adds the share of some images to `sums` and writes the gradients of their pixels, by
-    /// weights that were turned around.
-    fn gradients(
-        &self,
-        (source, gradient): (Source<'_>, Source<'_>),
-        images: Range<usize>,
-        sums: &mut [f32],
-        mut input: Option<(&[f32], &mut [f32])>,
-    ) {
-        let (pixels_of, gradients_of) = (self.pixels(), self.gradients_frame());
-        let groups = self.groups(pixels_of.len() + gradients_of.len());
-        let lens = [groups * pixels_of.len(), groups * gradients_of.len(), self.taps() * GROUP];
-        let first = images.start;
-        with_scratch(lens, |[pixels, gradients, image_sums]| {
-            pixels.fill(0.0);
-            gradients.fill(0.0);
-            for image in images {
-                for channels in self.channels(groups) {
-                    let part = (image, &channels);
-                    self.fill(source, self.input, part, pixels_of, pixels);
-                    self.fill(gradient, self.output(), part, gradients_of, gradients);
-                    for (group, c) in channels.clone().step_by(GROUP).enumerate() {
-                        let pixels = &pixels[group * pixels_of.len()..][..pixels_of.len()];
-                        let gradients = &gradients[group * gradients_of.len()..];
-                        self.correlate(pixels, gradients, image_sums, &mut sums[c..]);
-                    }
-                    if let Some((turned, results)) = &mut input {
-                        let result = &mut results[(image - first) * self.input.image()..];
-                        let way = (gradients_of, 1);
-                        self.convolve(gradients, way, (turned, &channels), self.input, result);
-                    }
-                }
-            }
-        });
-    }
-
-    /// How many groups of channels to work on at a time, if each takes `len` numbers.
-    fn groups(&self, len: usize) -> usize {
-        (BLOCKS / len.max(1)).clamp(1, (self.input.stride() / GROUP).max(1))
+    /// How many rows of `height` to work on at a time, and how many groups of channels, if
+    /// one group of so many rows takes the room that `block` says.
+    fn band(&self, height: usize, block: impl Fn(usize) -> usize) -> (usize, usize) {
+        let all = (self.input.stride() / GROUP).max(1);
+        let groups = (BLOCKS / block(ROWS.min(height)).max(1)).clamp(1, all);
+        let fits = |rows: &usize| groups * block(*rows) <= BLOCKS;
+        let rows = (1..=height).rev().find(fits).unwrap_or(1);
+        // Bands of about the same height.
+        (height.div_ceil(height.div_ceil(rows).max(1)).max(1), groups)
     }
 
     /// All channels, some groups at a time.
@@ -187,31 +179,36 @@ impl Depthwise {
             0 => 0,
             _ => (results - 1) * self.stride + kernel,
         };
-        Frame {
-            lead: [self.padding as isize; 2],
-            step: 1,
-            size: [along(height, self.kernel[0]), along(width, self.kernel[1])],
+        let size = [along(height, self.kernel[0]), along(width, self.kernel[1])];
+        Frame { lead: [self.padding; 2], size }
+    }
+
+    /// The rows of pixels that the kernel sees for some rows of results.
+    fn seen(&self, results: Range<usize>) -> Range<usize> {
+        let Range { start, end } = results;
+        match end.checked_sub(start + 1) {
+            Some(_) => start * self.stride..(end - 1) * self.stride + self.kernel[0],
+            None => start * self.stride..start * self.stride,
         }
     }
 
-    /// The gradients of an image's results as the kernel, turned around, sees them. Those left
-    /// out saw no pixel.
-    fn gradients_frame(&self) -> Frame {
+    /// The taps of a result, from its first pixel on.
+    fn taps(&self, frame: Frame) -> Vec<Tap> {
         let [rows, columns] = self.kernel;
-        Frame {
-            lead: self.kernel.map(|kernel| kernel as isize - 1 - self.padding as isize),
-            step: self.stride,
-            size: [self.input.height + rows - 1, self.input.width + columns - 1],
-        }
+        let tap = |place: usize| Tap {
+            from: place / columns * frame.row() + place % columns * GROUP,
+            place,
+        };
+        (0..rows * columns).map(tap).collect()
     }
 
+    /// Puts some rows of a frame into blocks.
     fn fill(
         &self,
-        source: Source<'_>,
-        from: Shape,
-        (image, channels): (usize, &Range<usize>),
-        frame: Frame,
-        blocks: &mut [f32],
+        (source, from): (Source<'_>, Shape),
+        (image, channels): Part<'_>,
+        (frame, rows): (Frame, Range<usize>),
+        (blocks, block): (&mut [f32], usize),
     ) {
         with_reader!(source, from.stride(), reader => self.level.run(Fill {
             reader,
@@ -220,78 +217,234 @@ impl Depthwise {
             image: [from.height, from.width],
             channels: channels.clone(),
             frame,
+            rows,
             blocks: SpanMut::new(blocks),
+            block,
         }));
     }
 
-    /// Convolves blocks to the results of an image.
+    /// Convolves blocks to results, which start at the first one's first channel of all.
     fn convolve(
         &self,
-        blocks: &[f32],
-        (frame, step): (Frame, usize),
+        (blocks, block): (&[f32], usize),
+        way: Way<'_>,
         (weights, channels): (&[f32], &Range<usize>),
-        to: Shape,
-        result: &mut [f32],
+        results: &mut [f32],
     ) {
-        with_size!(self.kernel, K => self.level.run(Convolve::<K> {
+        let convolve = Convolve::<0> {
             blocks: Span::new(blocks),
-            block: frame.size,
-            kernel: self.kernel,
-            step,
+            block,
+            taps: way.taps,
+            row: way.row,
+            step: way.step,
             weights: Span::new(&weights[channels.start..]),
-            results: SpanMut::new(&mut result[channels.start..]),
-            stride: to.stride(),
+            stride: self.input.stride(),
+            results: SpanMut::new(&mut results[channels.start..]),
+            result_steps: way.result_steps,
             channels: channels.len(),
-            size: [to.height, to.width],
-        }));
-    }
-
-    /// Adds the share of a group to `sums`, which start at its first channel.
-    fn correlate(&self, pixels: &[f32], gradients: &[f32], image: &mut [f32], sums: &mut [f32]) {
-        let (to, frame) = (self.output(), self.gradients_frame());
-        with_size!(self.kernel, K => self.level.run(Correlate::<K> {
-            pixels: Span::new(pixels),
-            columns: self.pixels().size[1],
-            gradients: Span::new(gradients),
-            frame,
-            inside: [frame.inside(0, to.height), frame.inside(1, to.width)],
-            kernel: self.kernel,
-            step: self.stride,
-            image: SpanMut::new(image),
-            sums: SpanMut::new(sums),
-            stride: to.stride(),
-        }));
-    }
-
-    fn taps(&self) -> usize {
-        self.kernel[0] * self.kernel[1]
+            size: way.size,
+        };
+        match way.step {
+            1 => self.level.run(convolve.with_step::<1>()),
+            2 => self.level.run(convolve.with_step::<2>()),
+            _ => self.level.run(convolve),
+        }
     }
 
     fn packed_len(&self) -> usize {
-        self.taps() * self.input.stride()
+        self.kernel[0] * self.kernel[1] * self.input.stride()
     }
 
     /// Writes the weights as `[tap][padded channel]`.
-    fn pack(&self, weights: &[f32], direction: Direction, packed: &mut [f32]) {
+    fn pack(&self, weights: &[f32], packed: &mut [f32]) {
         packed.fill(0.0);
-        let last = self.taps() - 1;
-        for (c, kernel) in weights.chunks(self.taps()).enumerate() {
+        for (c, kernel) in weights.chunks(self.kernel[0] * self.kernel[1]).enumerate() {
             for (place, weight) in kernel.iter().enumerate() {
-                let tap = match direction {
-                    Direction::Forward => place,
-                    Direction::Backward => last - place,
-                };
-                packed[tap * self.input.stride() + c] = *weight;
+                packed[place * self.input.stride() + c] = *weight;
             }
         }
     }
 
-    /// The inverse of packing forward.
+    /// The inverse of packing.
     fn unpack(&self, packed: &[f32], weights: &mut [f32]) {
-        for (c, kernel) in weights.chunks_mut(self.taps()).enumerate() {
-            for (tap, weight) in kernel.iter_mut().enumerate() {
-                *weight = packed[tap * self.input.stride() + c];
+        for (c, kernel) in weights.chunks_mut(self.kernel[0] * self.kernel[1]).enumerate() {
+            for (place, weight) in kernel.iter_mut().enumerate() {
+                *weight = packed[place * self.input.stride() + c];
             }
+        }
+    }
+}
+
+/// How results lie in blocks and where they go.
+struct Way<'a> {
+    taps: &'a [Tap],
+    /// Numbers in a block from one row of results to the next.
+    row: usize,
+    /// Pixels in a block from one result of a row to the next.
+    step: usize,
+    /// Numbers from one row of results to the next, and from one of a row to the next.
+    result_steps: [usize; 2],
+    /// Rows and columns of the results.
+    size: [usize; 2],
+}
+
+/// The gradients of results as the pixels of the input see them.
+struct Phases {
+    /// Gradients, padded.
+    frame: Frame,
+    /// The taps of the pixels whose row and column leave this when divided by the stride, from
+    /// the frame's row and column of that number on.
+    taps: Vec<([usize; 2], Vec<Tap>)>,
+}
+
+impl Phases {
+    fn new(conv: &Depthwise) -> Self {
+        let stride = conv.stride as isize;
+        // The pixel at `phase + stride * j` was read by tap `k` of result `j + back(k)`.
+        let back = |phase: usize, k: usize| {
+            let apart = (phase + conv.padding) as isize - k as isize;
+            (apart.rem_euclid(stride) == 0).then(|| apart.div_euclid(stride))
+        };
+        let along = |axis: usize, pixels: usize| {
+            let kernel = 0..conv.kernel[axis];
+            let all = kernel.flat_map(|k| (0..conv.stride).filter_map(move |p| back(p, k)));
+            let (least, most) = all.fold((0, 0), |(l, m), b| (l.min(b), m.max(b)));
+            let lead = least.unsigned_abs();
+            (lead, pixels.div_ceil(conv.stride) + lead + most.unsigned_abs())
+        };
+        let rows = along(0, conv.input.height);
+        let columns = along(1, conv.input.width);
+        let frame = Frame { lead: [rows.0, columns.0], size: [rows.1, columns.1] };
+        let place = |back: isize, lead: usize| (back + lead as isize).unsigned_abs();
+        let taps_of = |[y, x]: [usize; 2]| {
+            let mut taps = Vec::new();
+            for (ky, kx) in
+                (0..conv.kernel[0]).flat_map(|y| (0..conv.kernel[1]).map(move |x| (y, x)))
+            {
+                if let (Some(back_y), Some(back_x)) = (back(y, ky), back(x, kx)) {
+                    let (row, column) = (place(back_y, rows.0), place(back_x, columns.0));
+                    let from = row * frame.row() + column * GROUP;
+                    taps.push(Tap { from, place: ky * conv.kernel[1] + kx });
+                }
+            }
+            ([y, x], taps)
+        };
+        let phases = (0..conv.stride * conv.stride).map(|i| [i / conv.stride, i % conv.stride]);
+        Self { frame, taps: phases.map(taps_of).collect() }
+    }
+
+    /// The rows of gradients that some rows of pixels see, which start at the first phase.
+    fn seen(&self, conv: &Depthwise, pixels: Range<usize>) -> Range<usize> {
+        let around = self.frame.size[0] - conv.input.height.div_ceil(conv.stride);
+        pixels.start / conv.stride..pixels.end.div_ceil(conv.stride) + around
+    }
+
+    /// The numbers of a group that some rows of pixels take, at most.
+    fn room(&self, conv: &Depthwise, rows: usize) -> usize {
+        let gradients = self.seen(conv, 0..rows.next_multiple_of(conv.stride)).len();
+        gradients * self.frame.row() + conv.seen(0..gradients).len() * conv.pixels().row()
+    }
+}
+
+/// Computes gradients band by band.
+struct Gradients<'a> {
+    conv: &'a Depthwise,
+    phases: &'a Phases,
+    /// Groups of channels to work on at a time.
+    groups: usize,
+    source: Source<'a>,
+    gradient: Source<'a>,
+}
+
+impl Gradients<'_> {
+    /// Adds the share of a band to `sums` and writes the gradients of its pixels, if
+    /// they have a place.
+    fn add(
+        &self,
+        image: usize,
+        band: Range<usize>,
+        sums: &mut [f32],
+        mut input: Option<(&[f32], &mut [f32])>,
+    ) {
+        let (conv, frame) = (self.conv, self.phases.frame);
+        let seen = self.phases.seen(conv, band.clone());
+        // Rows that an earlier band has seen have had their share.
+        let earlier = match band.start {
+            0 => 0,
+            start => self.phases.seen(conv, 0..start).end,
+        };
+        let to = conv.output();
+        let row = |seen: usize| seen.saturating_sub(frame.lead[0]).min(frame.inside(0, to.height));
+        let results = row(earlier)..row(seen.end);
+        let pixel_rows = conv.seen(results.clone());
+        let pixel_block = pixel_rows.len() * conv.pixels().row();
+        let block = seen.len() * frame.row();
+        let lens = [self.groups * pixel_block, self.groups * block];
+        with_scratch(lens, |[pixels, gradients]| {
+            for channels in conv.channels(self.groups) {
+                let part = (image, &channels);
+                let place = (conv.pixels(), pixel_rows.clone());
+                conv.fill((self.source, conv.input), part, place, (pixels, pixel_block));
+                conv.fill((self.gradient, to), part, (frame, seen.clone()), (gradients, block));
+                let first = (results.start + frame.lead[0]).saturating_sub(seen.start);
+                for (group, c) in channels.clone().step_by(GROUP).enumerate() {
+                    let pixels = &pixels[group * pixel_block..];
+                    let gradients = &gradients[group * block + first * frame.row()..];
+                    self.correlate(pixels, gradients, results.len(), &mut sums[c..]);
+                }
+                if let Some((weights, results)) = &mut input {
+                    let blocks = (&*gradients, block);
+                    self.convolve(blocks, band.len(), (weights, &channels), results);
+                }
+            }
+        });
+    }
+
+    /// Adds the share of so many rows of results to `sums`, which start at the first channel.
+    fn correlate(&self, pixels: &[f32], gradients: &[f32], rows: usize, sums: &mut [f32]) {
+        let (conv, frame) = (self.conv, self.phases.frame);
+        let columns = frame.inside(1, conv.output().width);
+        if rows * columns == 0 {
+            return;
+        }
+        with_size!(conv.kernel, K => conv.level.run(Correlate::<K> {
+            pixels: Span::new(pixels),
+            pixel_row: conv.pixels().row(),
+            gradients: Span::new(&gradients[frame.lead[1] * GROUP..]),
+            gradient_row: frame.row(),
+            size: [rows, columns],
+            kernel: conv.kernel,
+            step: conv.stride,
+            sums: SpanMut::new(sums),
+            stride: conv.input.stride(),
+        }));
+    }
+
+    /// The gradients of so many rows of pixels.
+    fn convolve(
+        &self,
+        blocks: (&[f32], usize),
+        rows: usize,
+        weights: (&[f32], &Range<usize>),
+        results: &mut [f32],
+    ) {
+        let (conv, stride) = (self.conv, self.conv.input.stride());
+        for ([y, x], taps) in &self.phases.taps {
+            let along =
+                |size: usize, phase: &usize| size.saturating_sub(*phase).div_ceil(conv.stride);
+            let size = [along(rows, y), along(conv.input.width, x)];
+            if size[0] * size[1] == 0 {
+                continue;
+            }
+            let row = conv.input.width * stride;
+            let way = Way {
+                taps,
+                row: self.phases.frame.row(),
+                step: 1,
+                result_steps: [conv.stride * row, conv.stride * stride],
+                size,
+            };
+            conv.convolve(blocks, way, weights, &mut results[y * row + x * stride..]);
         }
     }
 }

@@ -91,17 +91,19 @@ impl<R: Reader> Gather<'_, R> {
         let lower = ceiling(-first).min(upper);
         let (lower, upper) = (lower as usize, upper as usize);
         let pixels = (image * self.from.height) as isize + source;
-        for c in (0..self.from.channels).step_by(S::LANES) {
-            // SAFETY: pixels that are read lie inside of the image, and a vector from its
-            // last channel on within the tensor or the group to spare after it; rows have room
-            // for the taps and a group.
-            unsafe {
-                let channels = self.reader.channels::<S>(c);
-                for i in (0..lower).chain(upper..count) {
+        // SAFETY: pixels that are read lie inside of the image, and a vector from its
+        // last channel on within the tensor or the group to spare after it; rows have room
+        // for the taps and a group.
+        unsafe {
+            for i in (0..lower).chain(upper..count) {
+                for c in (0..self.from.channels).step_by(S::LANES) {
                     to.put(i * self.row_step + c, S::zero());
                 }
-                for i in lower..upper {
-                    let pixel = (pixels * width + first + i as isize * step) as usize;
+            }
+            for i in lower..upper {
+                let pixel = (pixels * width + first + i as isize * step) as usize;
+                for c in (0..self.from.channels).step_by(S::LANES) {
+                    let channels = self.reader.channels::<S>(c);
                     let vector: S = self.reader.vector(pixel * self.stride + c, channels);
                     to.put(i * self.row_step + c, vector);
                 }

@@ -105,7 +105,7 @@ impl Direct {
             let lens = parts.iter().map(|p| (p.end - p.start) * to.height * to.width * to.stride());
             let work = parts.clone().into_iter().zip(parallel::split(output, lens)).collect();
             parallel::map(work, |(images, piece): (Range<usize>, &mut [f32])| {
-                let mut finisher = Finisher::new(self.level, finish, to.channels);
+                let mut finisher = Finisher::new(self.level, finish, to.channels).of(to.len());
                 let all = images.start * plan.lattice.len()..images.end * plan.lattice.len();
                 let gathered = (source, self.input, self.input_stride);
                 plan.blocks(
@@ -118,8 +118,7 @@ impl Direct {
                         let start = (results.start - all.start) * to.stride();
                         let block =
                             &mut piece[start..][..(results.end - results.start) * to.stride()];
-                        sums(SpanMut::new(block));
-                        finisher.run(results.start, block);
+                        finisher.make(results.start, block, |made| sums(SpanMut::new(made)));
                     },
                 );
                 finisher.totals()
@@ -182,7 +181,7 @@ impl Direct {
             let work = parts.iter().cloned().zip(shares).collect();
             type Share<'a> = (Range<usize>, (&'a mut [f32], &'a mut [f32]));
             let totals = parallel::map(work, |(images, (piece, sums)): Share<'_>| {
-                let mut finisher = Finisher::new(self.level, finish, from.channels);
+                let mut finisher = Finisher::new(self.level, finish, from.channels).of(from.len());
                 let first = images.start * pixels;
                 with_scratch([block * steps[0], block * steps[1]], |[rows, gradients]| {
                     for results in blocks(first..images.end * pixels, block) {
@@ -191,18 +190,20 @@ impl Direct {
                         let g = rows_of(self.level, gathered, &lattice, results.clone(), place);
                         let piece = &mut piece[(results.start - first) * inputs..]
                             [..results.len() * inputs];
-                        self.level.run(Product {
-                            a: Left { numbers: g.0, row_step: g.1, depth_step: 1 },
-                            b: Right::Packed(Span::new(packed)),
-                            c: Sum { numbers: SpanMut::new(piece), row_step: inputs, add: false },
-                            rows: results.len(),
-                            depth: to.channels,
-                            columns: inputs,
-                        });
-                        finisher.run(results.start, piece);
                         let gathered = (source, from, self.input_stride);
                         let place = (&mut *rows, steps[0]);
                         let x = rows_of(self.level, gathered, &lattice, results.clone(), place);
+                        finisher.make(results.start, piece, |made| {
+                            let numbers = SpanMut::new(made);
+                            self.level.run(Product {
+                                a: Left { numbers: g.0, row_step: g.1, depth_step: 1 },
+                                b: Right::Packed(Span::new(packed)),
+                                c: Sum { numbers, row_step: inputs, add: false },
+                                rows: results.len(),
+                                depth: to.channels,
+                                columns: inputs,
+                            });
+                        });
                         self.level.run(Product {
                             a: Left { numbers: x.0, row_step: 1, depth_step: x.1 },
                             b: Right::Rows { numbers: g.0, row_step: g.1 },

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::Parameter;
 use super::forward::Tape;
 use super::plan::{Action, Program, Slot, Step, View};
+use super::profile::Way;
 use crate::combine::{Combine, finish_only};
 use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::memory::Buffer;
@@ -65,8 +66,8 @@ impl Program {
             pad(gradient, shape.channels, whole);
             finish_only(self.level, shape.channels, whole, finish)
         });
-        for step in self.steps.iter().rev() {
-            run.step(step);
+        for (number, step) in self.steps.iter().enumerate().rev() {
+            self.clock.time(number, Way::Backward, || run.step(step));
         }
         let sizes = parameters.iter().map(|parameter| parameter.len());
         for (gradient, size) in run.gradients.iter_mut().zip(sizes) {

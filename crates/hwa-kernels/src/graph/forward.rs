@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Parameter;
 use super::plan::{Action, Norm, Program, Slot, View};
+use super::profile::Way;
 use crate::combine::{Combine, finish_only};
 use crate::finish::{Finish, Totals};
 use crate::memory::{Buffer, Pool};
@@ -112,11 +113,12 @@ impl Program {
         let mut input = pool.take(images.len() + GROUP);
         input[..images.len()].copy_from_slice(images);
         run.store(Slot(0), input, &[]);
-        for step in &self.steps {
-            let shape = self.kept[step.slot.0].shape;
-            let mut result = pool.take(shape.len());
-            let totals = run.act(step.slot, &step.action, &mut result);
-            run.store(step.slot, result, &totals);
+        for (number, step) in self.steps.iter().enumerate() {
+            self.clock.time(number, Way::Forward, || {
+                let mut result = pool.take(self.kept[step.slot.0].shape.len());
+                let totals = run.act(step.slot, &step.action, &mut result);
+                run.store(step.slot, result, &totals);
+            });
             if !remember {
                 run.forget(&step.action);
             }

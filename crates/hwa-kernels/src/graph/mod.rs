@@ -11,17 +11,20 @@
 //! Graph     what is computed       Input, Convolution, Norm, Activation, Add, ...
 //! Program   in which steps         plan.rs
 //! Tape      what a run remembers   forward.rs, backward.rs
+//! Times     where the time went    profile.rs
 //! ```
 
 mod backward;
 mod forward;
 mod plan;
+mod profile;
 #[cfg(test)]
 mod tests;
 
 pub use backward::Gradients;
 pub use forward::{Forward, Statistics, Tape};
 pub use plan::{Program, ProgramError};
+pub use profile::Times;
 
 use crate::conv::Form;
 use crate::read::Activation;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::profile::Clock;
 use super::{Graph, Node, Operation, Parameter, Windows};
 use crate::conv::{ConvError, Convolution, Layout, Precision};
 use crate::pool;
@@ -105,6 +106,18 @@ pub(super) struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// In a run forward.
+    pub(super) fn multiply_adds(&self) -> u64 {
+        match &self.action {
+            Action::Convolution { convolution, .. } => {
+                convolution.output().pixels() as u64 * convolution.weights_len() as u64
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// What is known of a tensor that is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
@@ -124,6 +137,7 @@ pub struct Program {
     pub(super) kept: Vec<Kept>,
     pub(super) norms: Vec<Norm>,
     pub(super) parameters: usize,
+    pub(super) clock: Clock,
     /// What the network gives.
     pub(super) output: View,
 }
@@ -215,13 +229,7 @@ impl Program {
     /// The multiply-adds of a run forward, in convolutions; everything else is additions and
     /// a few per cent.
     pub fn multiply_adds(&self) -> u64 {
-        let of = |step: &Step| match &step.action {
-            Action::Convolution { convolution, .. } => {
-                convolution.output().pixels() as u64 * convolution.weights_len() as u64
-            }
-            _ => 0,
-        };
-        self.steps.iter().map(of).sum()
+        self.steps.iter().map(Step::multiply_adds).sum()
     }
 
     pub(super) fn shape(&self, view: View) -> Shape {
@@ -255,6 +263,7 @@ impl<'a> Planner<'a> {
             kept: Vec::new(),
             norms: Vec::new(),
             parameters: 0,
+            clock: Clock::default(),
             output: View::plain(Slot(0)),
         };
         Self { graph, program, precision, views: Vec::new(), readers, image_gradient: false }

@@ -48,6 +48,16 @@ pub(crate) unsafe trait Simd: Copy {
     /// `p` is valid for writing `LANES` numbers; it need not be aligned.
     unsafe fn store(self, p: *mut f32);
 
+    /// Stores past the cache, where the CPU can.
+    ///
+    /// # Safety
+    ///
+    /// As for [`store`](Self::store), and `p` is aligned to the vector.
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: by contract.
+        unsafe { self.store(p) }
+    }
+
     /// `self * b + c`, rounded once where the CPU can.
     fn mul_add(self, b: Self, c: Self) -> Self;
     fn add(self, b: Self) -> Self;

@@ -41,6 +41,12 @@ unsafe impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: see above.
+        unsafe { _mm512_stream_ps(p, self.0) }
+    }
+
+    #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         // SAFETY: see above.
         Self(unsafe { _mm512_fmadd_ps(self.0, b.0, c.0) })

@@ -167,14 +167,10 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// For a tensor of `len` numbers: whether its results are better made elsewhere and
-    /// [moved](Self::run_to).
+    /// For a tensor of `len` numbers: the results of a large one are made in the cache and
+    /// written past it.
     pub(crate) fn of(self, len: usize) -> Self {
         Self { past: len >= PAST && self.level.lanes() == 16, ..self }
-    }
-
-    pub(crate) fn moves(&self) -> bool {
-        self.past
     }
 
     /// Finishes the results of `work`: whole pixels, of which `pixel` is the first in the tensor.

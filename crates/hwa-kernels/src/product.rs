@@ -6,7 +6,7 @@
 //! channels of a pixel, gradients of weights along the pixels of a channel.
 
 use crate::simd::{Kernel, Simd};
-use crate::span::{Span, SpanMut};
+use crate::span::{Ahead, Span, SpanMut};
 
 /// The columns of `B` that are packed side by side: two vectors.
 pub(crate) fn panel_width(lanes: usize) -> usize {
@@ -50,6 +50,8 @@ pub(crate) struct Product<'a> {
     pub rows: usize,
     pub depth: usize,
     pub columns: usize,
+    /// What comes after; asked for tile by tile.
+    pub ahead: Ahead<'a>,
 }
 
 impl Kernel for Product<'_> {
@@ -76,6 +78,12 @@ impl Kernel for Product<'_> {
 }
 
 impl Product<'_> {
+    /// About how many tiles it takes.
+    pub(crate) fn tiles_of(lanes: usize, rows: usize, columns: usize) -> usize {
+        let tile = if lanes == 16 { 8 } else { 6 };
+        (rows / tile) * columns.div_ceil(panel_width(lanes))
+    }
+
     /// All rows of `R` vectors of columns.
     #[inline(always)]
     unsafe fn columns_at<S: Simd, const R: usize>(&self, column: usize) {
@@ -132,17 +140,18 @@ impl Product<'_> {
             let mut sums = [[S::zero(); R]; P];
             // SAFETY: as for the caller.
             unsafe {
-                for k in 0..self.depth {
-                    let mut vectors = [S::zero(); R];
-                    for (r, vector) in vectors.iter_mut().enumerate() {
-                        *vector = b.vector(k * b_step + r * S::LANES);
+                let mut k = 0;
+                if P >= 6 {
+                    let lines = self.ahead.step();
+                    while k < lines.count.min(self.depth) {
+                        lines.prefetch::<S>(k);
+                        Self::add::<S, P, R>(&mut sums, (a, a_step, depth_step), (b, b_step), k);
+                        k += 1;
                     }
-                    for (p, sums) in sums.iter_mut().enumerate() {
-                        let number = S::splat(a.number(p * a_step + k * depth_step));
-                        for (sum, vector) in sums.iter_mut().zip(vectors) {
-                            *sum = number.mul_add(vector, *sum);
-                        }
-                    }
+                }
+                while k < self.depth {
+                    Self::add::<S, P, R>(&mut sums, (a, a_step, depth_step), (b, b_step), k);
+                    k += 1;
                 }
                 // Last: of a long sum that is made in parts, each part rounds like a short one.
                 for (p, sums) in sums.into_iter().enumerate() {
@@ -155,6 +164,31 @@ impl Product<'_> {
             row += P;
         }
         row
+    }
+}
+
+impl Product<'_> {
+    /// Adds the products at depth `k`.
+    #[inline(always)]
+    unsafe fn add<S: Simd, const P: usize, const R: usize>(
+        sums: &mut [[S; R]; P],
+        (a, a_step, depth_step): (Span<'_>, usize, usize),
+        (b, b_step): (Span<'_>, usize),
+        k: usize,
+    ) {
+        // SAFETY: as for the caller.
+        unsafe {
+            let mut vectors = [S::zero(); R];
+            for (r, vector) in vectors.iter_mut().enumerate() {
+                *vector = b.vector(k * b_step + r * S::LANES);
+            }
+            for (p, sums) in sums.iter_mut().enumerate() {
+                let number = S::splat(a.number(p * a_step + k * depth_step));
+                for (sum, vector) in sums.iter_mut().zip(vectors) {
+                    *sum = number.mul_add(vector, *sum);
+                }
+            }
+        }
     }
 }
 
@@ -220,6 +254,7 @@ mod tests {
                 rows: 1,
                 depth: 4,
                 columns: 16,
+                ahead: Ahead::nothing(),
             });
             assert_eq!(found, vec![there + 4.0; 16], "{level}");
         }
@@ -250,7 +285,8 @@ mod tests {
                         let mut found = vec![1.0; rows * columns];
                         let numbers = SpanMut::new(&mut found);
                         let c = Sum { numbers, row_step: columns, add: true };
-                        level.run(Product { a, b, c, rows, depth, columns });
+                        let ahead = Ahead::nothing();
+                        level.run(Product { a, b, c, rows, depth, columns, ahead });
                         assert_eq!(found, expected, "{level} {rows} x {depth} x {columns}");
                     }
                 }

@@ -4,6 +4,8 @@
 //! convolution applies them to the stored output of the one before, and backward a
 //! convolution forms the gradient of its output from that of the normalised one.
 
+use std::ops::Range;
+
 use crate::simd::Simd;
 use crate::span::Span;
 
@@ -54,12 +56,21 @@ pub enum Source<'a> {
     },
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// The numbers stored.
     pub fn len(&self) -> usize {
         match self {
             Self::Stored(x) | Self::Normalised { x, .. } => x.len(),
             Self::Gradient { gradient, x, .. } => gradient.len().min(x.len()),
+        }
+    }
+
+    /// What is stored of some numbers, as far as there are any.
+    pub(crate) fn stored(&self, numbers: Range<usize>) -> [&'a [f32]; 2] {
+        let part = |x: &'a [f32]| &x[numbers.start.min(x.len())..numbers.end.min(x.len())];
+        match *self {
+            Self::Stored(x) | Self::Normalised { x, .. } => [part(x), &[]],
+            Self::Gradient { gradient, x, .. } => [part(gradient), part(x)],
         }
     }
 

@@ -3,6 +3,7 @@
 //! Inner loops cannot afford bounds checks, tests can: every access is checked by
 //! `debug_assert`, so in builds with debug assertions a kernel that leaves its buffers panics.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use crate::simd::Simd;
@@ -105,5 +106,63 @@ impl<'a> SpanMut<'a> {
         debug_assert!(i + S::LANES <= self.len, "{i} + {} of {}", S::LANES, self.len);
         // SAFETY: within the span by contract.
         unsafe { vector.stream(self.start.add(i)) }
+    }
+}
+
+/// Numbers that will be read soon, asked for bit by bit while others are worked on.
+#[derive(Clone)]
+pub(crate) struct Ahead<'a> {
+    parts: [Span<'a>; 3],
+    /// The lines that are asked for at a time.
+    each: usize,
+    /// The part and the line to go on with.
+    next: Cell<(usize, usize)>,
+}
+
+/// Some lines to ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines {
+    start: *const f32,
+    pub count: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// Nothing.
+    pub(crate) fn nothing() -> Self {
+        Self::new([&[], &[], &[]], 1)
+    }
+
+    /// Parts, in so many times.
+    pub(crate) fn new(parts: [&'a [f32]; 3], times: usize) -> Self {
+        let lines: usize = parts.iter().map(|part| part.len() / 16).sum();
+        let each = lines.div_ceil(times.max(1));
+        Self { parts: parts.map(Span::new), each, next: Cell::new((0, 0)) }
+    }
+
+    /// The next lines.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> Lines {
+        let (mut part, mut line) = self.next.get();
+        while part < 2 && line * 16 >= self.parts[part].len {
+            (part, line) = (part + 1, 0);
+        }
+        self.next.set((part, line + self.each));
+        let span = self.parts[part];
+        let count = (span.len / 16).saturating_sub(line).min(self.each);
+        Lines { start: span.start.wrapping_add(line * 16), count }
+    }
+}
+
+impl Lines {
+    #[inline(always)]
+    pub(crate) fn prefetch_all<S: Simd>(self) {
+        for line in 0..self.count {
+            self.prefetch::<S>(line);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch<S: Simd>(self, line: usize) {
+        S::prefetch(self.start.wrapping_add(line * 16));
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::read::Reader;
 use crate::simd::{GROUP, Kernel, Simd};
-use crate::span::{Span, SpanMut};
+use crate::span::{Ahead, Span, SpanMut};
 
 /// An image as the kernel sees it: pixel `(y, x)` at row `lead[0] + y`, column `lead[1] + x`,
 /// and zeros around. Pixels that fall outside are left out.
@@ -132,13 +132,15 @@ pub(super) struct Convolve<'a, const STEP: usize> {
     pub channels: usize,
     /// Rows and columns of the results.
     pub size: [usize; 2],
+    /// What comes after; asked for tile by tile.
+    pub ahead: &'a Ahead<'a>,
 }
 
 impl<'a> Convolve<'a, 0> {
     /// The same, if the step is this.
     pub(super) fn with_step<const STEP: usize>(self) -> Convolve<'a, STEP> {
         let Self { blocks, block, taps, row, step, weights, .. } = self;
-        let Self { stride, results, result_steps, channels, size, .. } = self;
+        let Self { stride, results, result_steps, channels, size, ahead, .. } = self;
         Convolve {
             blocks,
             block,
@@ -151,6 +153,7 @@ impl<'a> Convolve<'a, 0> {
             result_steps,
             channels,
             size,
+            ahead,
         }
     }
 }
@@ -183,6 +186,9 @@ impl<const STEP: usize> Convolve<'_, STEP> {
         while x + T <= self.size[1] {
             let mut sums = [S::zero(); T];
             let corner = row.from(x * step);
+            if T > 1 {
+                self.ahead.step().prefetch_all::<S>();
+            }
             // SAFETY: as for the caller.
             unsafe {
                 for tap in self.taps {
@@ -222,6 +228,8 @@ pub(super) struct Correlate<'a, const K: usize> {
     /// `[tap][stride]`, from the first channel of the group on.
     pub sums: SpanMut<'a>,
     pub stride: usize,
+    /// What comes after; asked for row by row.
+    pub ahead: &'a Ahead<'a>,
 }
 
 impl<const K: usize> Kernel for Correlate<'_, K> {
@@ -257,6 +265,7 @@ impl<const K: usize> Correlate<'_, K> {
         // SAFETY: as for the caller.
         unsafe {
             for y in 0..self.size[0] {
+                self.ahead.step().prefetch_all::<S>();
                 // Two of each: an addition takes longer than the next is away.
                 let mut sums = [[S::zero(); T]; 2];
                 let from = (y * self.step + ky) * self.pixel_row + kx * GROUP + lane;

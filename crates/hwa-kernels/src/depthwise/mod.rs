@@ -17,7 +17,7 @@ use crate::parallel;
 use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level};
-use crate::span::{Span, SpanMut};
+use crate::span::{Ahead, Span, SpanMut};
 use block::{Convolve, Correlate, Fill, Frame, Tap};
 
 /// The numbers of the blocks that are worked on at a time, if a few rows have no more. Measured:
@@ -90,6 +90,17 @@ impl Depthwise {
             let bands = Bands { shape: to, rows };
             bands.compute((self.level, finish), output, |image, band, results| {
                 let block = block(band.len());
+                let next = self.next(
+                    image,
+                    self.seen(band.clone()).end,
+                    self.input,
+                    frame,
+                    rows * self.stride,
+                );
+                let [a, b] = source.stored(next);
+                let tiles =
+                    band.len() * (self.input.stride() / self.level.lanes()) * (to.width / 8).max(1);
+                let ahead = Ahead::new([a, b, &[]], tiles);
                 with_scratch([groups * block], |[blocks]| {
                     for channels in self.channels(groups) {
                         let part = (image, &channels);
@@ -101,6 +112,7 @@ impl Depthwise {
                             step: self.stride,
                             result_steps: [to.width * to.stride(), to.stride()],
                             size: [band.len(), to.width],
+                            ahead: &ahead,
                         };
                         self.convolve((blocks, block), way, (packed, &channels), results);
                     }
@@ -192,6 +204,20 @@ impl Depthwise {
         }
     }
 
+    /// The numbers that follow in memory.
+    fn next(
+        &self,
+        image: usize,
+        end: usize,
+        shape: Shape,
+        frame: Frame,
+        rows: usize,
+    ) -> Range<usize> {
+        let row = image * shape.height + end.saturating_sub(frame.lead[0]).min(shape.height);
+        let numbers = shape.width * shape.stride();
+        row * numbers..(row + rows) * numbers
+    }
+
     /// The taps of a result, from its first pixel on.
     fn taps(&self, frame: Frame) -> Vec<Tap> {
         let [rows, columns] = self.kernel;
@@ -243,6 +269,7 @@ impl Depthwise {
             result_steps: way.result_steps,
             channels: channels.len(),
             size: way.size,
+            ahead: way.ahead,
         };
         match way.step {
             1 => self.level.run(convolve.with_step::<1>()),
@@ -286,6 +313,7 @@ struct Way<'a> {
     result_steps: [usize; 2],
     /// Rows and columns of the results.
     size: [usize; 2],
+    ahead: &'a Ahead<'a>,
 }
 
 /// The gradients of results as the pixels of the input see them.
@@ -380,6 +408,15 @@ impl Gradients<'_> {
         let pixel_block = pixel_rows.len() * conv.pixels().row();
         let block = seen.len() * frame.row();
         let lens = [self.groups * pixel_block, self.groups * block];
+        let next = conv.next(image, seen.end, to, frame, band.len().div_ceil(conv.stride));
+        let [a, b] = self.gradient.stored(next);
+        let tiles =
+            band.len() * (conv.input.stride() / conv.level.lanes()) * (conv.input.width / 8).max(1);
+        let ahead = Ahead::new([a, b, &[]], tiles);
+        let next = conv.next(image, pixel_rows.end, conv.input, conv.pixels(), band.len());
+        let [x, _] = self.source.stored(next);
+        let times = results.len() * conv.kernel[0] * (conv.input.stride() / conv.level.lanes());
+        let ahead_x = Ahead::new([x, &[], &[]], times);
         with_scratch(lens, |[pixels, gradients]| {
             for channels in conv.channels(self.groups) {
                 let part = (image, &channels);
@@ -390,18 +427,24 @@ impl Gradients<'_> {
                 for (group, c) in channels.clone().step_by(GROUP).enumerate() {
                     let pixels = &pixels[group * pixel_block..];
                     let gradients = &gradients[group * block + first * frame.row()..];
-                    self.correlate(pixels, gradients, results.len(), &mut sums[c..]);
+                    self.correlate((pixels, gradients), results.len(), &mut sums[c..], &ahead_x);
                 }
                 if let Some((weights, results)) = &mut input {
                     let blocks = (&*gradients, block);
-                    self.convolve(blocks, band.len(), (weights, &channels), results);
+                    self.convolve((blocks, &ahead), band.len(), (weights, &channels), results);
                 }
             }
         });
     }
 
     /// Adds the share of so many rows of results to `sums`, which start at the first channel.
-    fn correlate(&self, pixels: &[f32], gradients: &[f32], rows: usize, sums: &mut [f32]) {
+    fn correlate(
+        &self,
+        (pixels, gradients): (&[f32], &[f32]),
+        rows: usize,
+        sums: &mut [f32],
+        ahead: &Ahead<'_>,
+    ) {
         let (conv, frame) = (self.conv, self.phases.frame);
         let columns = frame.inside(1, conv.output().width);
         if rows * columns == 0 {
@@ -417,13 +460,14 @@ impl Gradients<'_> {
             step: conv.stride,
             sums: SpanMut::new(sums),
             stride: conv.input.stride(),
+            ahead,
         }));
     }
 
     /// The gradients of so many rows of pixels.
     fn convolve(
         &self,
-        blocks: (&[f32], usize),
+        (blocks, ahead): ((&[f32], usize), &Ahead<'_>),
         rows: usize,
         weights: (&[f32], &Range<usize>),
         results: &mut [f32],
@@ -443,6 +487,7 @@ impl Gradients<'_> {
                 step: 1,
                 result_steps: [conv.stride * row, conv.stride * stride],
                 size,
+                ahead,
             };
             conv.convolve(blocks, way, weights, &mut results[y * row + x * stride..]);
         }

@@ -17,7 +17,7 @@ use crate::product::{Left, Product, Right, Sum};
 use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level, padded};
-use crate::span::{Span, SpanMut};
+use crate::span::{Ahead, Span, SpanMut};
 use crate::weights::{Dense, Direction};
 use gather::{Gather, Lattice, Tap};
 
@@ -25,7 +25,7 @@ use gather::{Gather, Lattice, Tap};
 const DEPTH: usize = 512;
 
 /// The gathered numbers of a block.
-const GATHERED: usize = 64 * 1024;
+const GATHERED: usize = 32 * 1024;
 
 /// Fewest and most results of a block.
 const RESULTS: (usize, usize) = (64, 256);
@@ -193,6 +193,13 @@ impl Direct {
                         let gathered = (source, from, self.input_stride);
                         let place = (&mut *rows, steps[0]);
                         let x = rows_of(self.level, gathered, &lattice, results.clone(), place);
+                        let after = results.end..(results.end + block).min(images.end * pixels);
+                        let tiles =
+                            |rows, columns| Product::tiles_of(self.level.lanes(), rows, columns);
+                        let [next_g, next_y] =
+                            gradient.stored(after.start * outputs..after.end * outputs);
+                        let [next_x, _] = source
+                            .stored(after.start * self.input_stride..after.end * self.input_stride);
                         finisher.make(results.start, piece, |made| {
                             let numbers = SpanMut::new(made);
                             self.level.run(Product {
@@ -202,6 +209,10 @@ impl Direct {
                                 rows: results.len(),
                                 depth: to.channels,
                                 columns: inputs,
+                                ahead: Ahead::new(
+                                    [next_g, next_y, &[]],
+                                    tiles(results.len(), inputs),
+                                ),
                             });
                         });
                         self.level.run(Product {
@@ -211,6 +222,7 @@ impl Direct {
                             rows: from.channels,
                             depth: results.len(),
                             columns: outputs,
+                            ahead: Ahead::new([next_x, &[], &[]], tiles(from.channels, outputs)),
                         });
                     }
                 });
@@ -363,6 +375,7 @@ impl Direct {
                                 rows: depth,
                                 depth: count,
                                 columns: width,
+                                ahead: Ahead::nothing(),
                             });
                         }
                     }
@@ -441,7 +454,8 @@ impl Plan {
     ) {
         let step = self.row_step();
         with_scratch([self.block * step], |[rows]| {
-            for results in blocks(all, self.block) {
+            for results in blocks(all.clone(), self.block) {
+                let after = results.end..(results.end + self.block).min(all.end);
                 let mut sums = |numbers: SpanMut<'_>| {
                     let count = results.end - results.start;
                     if self.lattice.taps.is_empty() {
@@ -466,6 +480,15 @@ impl Plan {
                             rows: count,
                             depth,
                             columns: width,
+                            ahead: if self.pointwise {
+                                let [a, b] = gathered
+                                    .0
+                                    .stored(after.start * gathered.2..after.end * gathered.2);
+                                let tiles = Product::tiles_of(level.lanes(), count, width);
+                                Ahead::new([a, b, &[]], tiles)
+                            } else {
+                                Ahead::nothing()
+                            },
                         });
                     }
                 };

@@ -19,7 +19,7 @@ use crate::product::{Left, Product, Right, Sum};
 use crate::read::Source;
 use crate::shape::Shape;
 use crate::simd::{Level, padded};
-use crate::span::{Span, SpanMut};
+use crate::span::{Ahead, Span, SpanMut};
 use crate::weights::{Dense, Direction};
 use grid::{Grid, Scratch};
 use transform::{AdjointWeights, PRODUCTS, TransformWeights};
@@ -182,6 +182,7 @@ impl Winograd {
                 rows: rows.len() * grid.across,
                 depth,
                 columns,
+                ahead: Ahead::nothing(),
             });
         }
         grid.transform_outputs(level, scratch, rows.clone(), block);
@@ -211,6 +212,7 @@ impl Winograd {
                 rows: inputs,
                 depth: rows.len() * grid.across,
                 columns,
+                ahead: Ahead::nothing(),
             });
         }
     }

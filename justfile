@@ -18,7 +18,7 @@ check:
 book:
     mdbook build docs
 
-# hwa beside PyTorch in turn, into results/: most of an hour
+# hwa beside PyTorch in turn, into results/
 bench-peers *arguments:
     peers/run {{arguments}}
 

@@ -79,6 +79,7 @@ def main():
     arguments = parse()
     rows = chosen(arguments.only)
     check_tools(arguments)
+    check_quiet()
     report = {**surroundings(arguments), "rounds": arguments.rounds, "rows": []}
     for row in rows:
         report["rows"].append(compare(row, arguments))
@@ -121,6 +122,13 @@ def check_tools(arguments):
     cores = len(os.sched_getaffinity(0))
     if cores < REPLICAS * THREADS:
         fail(f"{REPLICAS} replicas with a core each need {REPLICAS * THREADS} cores, found {cores}")
+
+
+def check_quiet():
+    """Other work slows the sides down unequally: threads that wait for each other suffer most."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        told(f"warning: the load is {load:.1f}, expected below 0.5: something else is running")
 
 
 def surroundings(arguments):

@@ -18,6 +18,10 @@ check:
 book:
     mdbook build docs
 
+# hwa beside PyTorch in turn, into results/
+bench-peers *arguments:
+    peers/run {{arguments}}
+
 # What continuous integration runs
 ci:
     .ci/run

@@ -223,6 +223,8 @@ pub(crate) struct DataCheck {
 pub(crate) enum BenchCommand {
     /// Training steps per second, on made-up images
     Step(BenchStep),
+    /// Images per second of re-estimated batch-norm statistics, on made-up images
+    Recalibrate(BenchRecalibrate),
 }
 
 #[derive(Debug, Args)]
@@ -255,6 +257,37 @@ pub(crate) struct BenchStep {
     #[arg(long, default_value = "8")]
     pub(crate) steps: NonZeroUsize,
     /// Print JSON: images_per_second (all replicas), step_ms, peak_rss_mb
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  hwa bench recalibrate --model resnet20 --images 12800 --json
+
+The images go the way of `hwa recalibrate`: they lie in memory as bytes, are cropped,
+flipped and normalised, and the network normalises each batch by its own statistics.")]
+pub(crate) struct BenchRecalibrate {
+    /// The network
+    #[arg(long, default_value = "resnet20")]
+    pub(crate) model: String,
+    /// Images in all, after three batches that are not counted
+    #[arg(long, default_value = "12800")]
+    pub(crate) images: NonZeroUsize,
+    /// Images per batch
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Threads; by default one per core
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Classes
+    #[arg(long, default_value = "100")]
+    pub(crate) classes: NonZeroUsize,
+    /// Height and width of an image; by default the network's usual size, see `hwa models`
+    #[arg(long)]
+    pub(crate) size: Option<NonZeroUsize>,
+    /// Print JSON: images_per_second, threads, peak_rss_mb
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -39,5 +39,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Data(DataCommand::List(arguments)) => commands::data::list(&arguments),
         Command::Data(DataCommand::Check(arguments)) => commands::data::check(&arguments),
         Command::Bench(BenchCommand::Step(arguments)) => commands::bench::step(&arguments),
+        Command::Bench(BenchCommand::Recalibrate(arguments)) => {
+            commands::bench::recalibrate(&arguments)
+        }
     }
 }

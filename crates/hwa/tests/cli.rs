@@ -525,6 +525,7 @@ fn every_command_has_help_with_an_example() {
         vec!["data", "list"],
         vec!["data", "check"],
         vec!["bench", "step"],
+        vec!["bench", "recalibrate"],
     ] {
         let help = succeeded(&hwa(&command).arg("--help").output().unwrap());
         assert!(help.contains("Example"), "{command:?}");
@@ -560,12 +561,35 @@ fn lists_and_benchmarks_speak_json() {
 }
 
 #[test]
+fn the_speed_of_recalibration_is_measured_over_every_image() {
+    // Three batches, the last with two images.
+    let shape = ["--batch", "4", "--images", "10", "--size", "8", "--threads", "2"];
+    let bench = || {
+        let mut command = hwa(&["bench", "recalibrate", "--model", "resnet8"]);
+        command.args(shape);
+        command
+    };
+    let measured = json(&bench().arg("--json").output().unwrap());
+    assert_eq!(measured["model"], "resnet8");
+    for (key, expected) in [("images", 10), ("batch", 4), ("threads", 2)] {
+        assert_eq!(measured[key], expected, "{key}");
+    }
+    assert!(measured["images_per_second"].as_f64().unwrap() > 0.0);
+    assert!(measured.get("peak_rss_mb").is_some());
+    let line = succeeded(&bench().output().unwrap());
+    assert!(line.starts_with("resnet8: "), "{line}");
+    assert!(line.contains(" images/s over 10 images on 2 threads, peak memory "), "{line}");
+}
+
+#[test]
 fn a_network_that_the_images_are_too_small_for_says_so() {
     let table = succeeded(&hwa(&["models", "--data", "digits"]).output().unwrap());
     assert!(table.contains("the images are too small for vgg16_cifar"), "{table}");
     let expected = "expected at least 32 x 32 for this network";
     let bench = hwa(&["bench", "step", "--model", "vgg16_cifar", "--size", "16"]).output().unwrap();
     failed(&bench, 2, &format!("images are 16 x 16, {expected}"));
+    let bench = ["bench", "recalibrate", "--model", "vgg16_cifar", "--size", "16"];
+    failed(&hwa(&bench).output().unwrap(), 2, &format!("images are 16 x 16, {expected}"));
     let folder = tempfile::tempdir().unwrap();
     let mut train = hwa(&["train", "--set", "model.name=vgg16_cifar"]);
     let train = train.current_dir(folder.path()).output().unwrap();

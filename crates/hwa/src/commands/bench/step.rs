@@ -1,28 +1,26 @@
-//! `hwa bench`: how fast it is here.
+//! `hwa bench step`: training steps on made-up images.
 
-use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
 use hwa_core::seed::{Purpose, Random};
-use hwa_data::{Batch, ImageShape};
+use hwa_data::Batch;
 use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
 use hwa_train::Replica;
 use serde_json::json;
 
+use super::{megabytes, task};
 use crate::arguments::BenchStep;
 use crate::environment;
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::give;
 
-/// `hwa bench step`
-pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
     let spec: ModelSpec = arguments.model.parse()?;
-    let side = arguments.size.map_or(spec.usual_size(), NonZeroUsize::get);
-    let images = ImageShape { height: side, width: side, channels: 3 };
-    let task = Task { images, classes: arguments.classes.get() };
+    let task = task(spec, arguments.size, arguments.classes);
     let medians = all_at_once(arguments.replicas.get(), |number, start| {
         opened::on_threads(Some(arguments.threads), || {
             let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
@@ -47,10 +45,11 @@ pub(crate) fn step(arguments: &BenchStep) -> Result<(), Failure> {
         });
         give(object);
     } else {
-        let peak = peak.map_or("unknown".to_owned(), |mb| format!("{mb:.0} MB"));
         give(format_args!(
-            "{}: {images_per_second:.1} images/s over {} replicas, {step_ms:.2} ms a step, peak memory {peak}",
-            arguments.model, arguments.replicas
+            "{}: {images_per_second:.1} images/s over {} replicas, {step_ms:.2} ms a step, peak memory {}",
+            arguments.model,
+            arguments.replicas,
+            megabytes(peak)
         ));
     }
     Ok(())

@@ -1,0 +1,24 @@
+//! `hwa bench`: how fast it is here.
+
+mod recalibrate;
+mod step;
+
+use std::num::NonZeroUsize;
+
+use hwa_data::ImageShape;
+use hwa_nn::{ModelSpec, Task};
+
+pub(crate) use recalibrate::run as recalibrate;
+pub(crate) use step::run as step;
+
+/// Colour images of this size, or of the network's usual size, in so many classes.
+fn task(spec: ModelSpec, size: Option<NonZeroUsize>, classes: NonZeroUsize) -> Task {
+    let side = size.map_or(spec.usual_size(), NonZeroUsize::get);
+    let images = ImageShape { height: side, width: side, channels: 3 };
+    Task { images, classes: classes.get() }
+}
+
+/// Megabytes in words.
+fn megabytes(number: Option<f64>) -> String {
+    number.map_or("unknown".to_owned(), |mb| format!("{mb:.0} MB"))
+}

@@ -191,6 +191,50 @@ impl<'a> Finisher<'a> {
         }
     }
 
+    /// As [`make`](Self::make), for work that can finish vectors as it makes them.
+    pub(crate) fn make_by(
+        &mut self,
+        pixel: usize,
+        results: &mut [f32],
+        work: impl FnOnce(&mut Place<'_, 'a>),
+    ) {
+        if self.ends() {
+            let count = results.len() / self.width;
+            work(&mut Place::Ended { finisher: self, pixel, to: results });
+            self.totals.count += count;
+        } else {
+            let level = self.level;
+            self.make(pixel, results, |numbers| work(&mut Place::Plain { level, numbers }));
+        }
+    }
+
+    /// Whether results can be finished vector by vector: in the two ways that matter, once
+    /// it is known what moments are about.
+    fn ends(&self) -> bool {
+        match self.finish {
+            Finish { skip: None, gate: Gate::Open, sums: Sums::Moments } => {
+                !self.totals.about.is_empty()
+            }
+            Finish { skip: None, gate: Gate::Input { .. }, sums: Sums::Products { .. } } => true,
+            _ => false,
+        }
+    }
+
+    /// Makes and finishes results, of which `pixel` is the first in the tensor.
+    fn end(&mut self, pixel: usize, to: &mut [f32], maker: &impl Makes) {
+        self.prepare(&[]);
+        let (level, past) = (self.level, self.past);
+        let moments = matches!(self.finish.sums, Sums::Moments);
+        let to = SpanMut::new(to);
+        let (block, _) = self.block_at(pixel, to, to);
+        match (moments, past) {
+            (true, true) => level.run(Made(maker, block.of::<PAST_CACHE, false, 0, 1>())),
+            (true, false) => level.run(Made(maker, block.of::<STORED, false, 0, 1>())),
+            (false, true) => level.run(Made(maker, block.of::<PAST_CACHE, false, 2, 2>())),
+            (false, false) => level.run(Made(maker, block.of::<STORED, false, 2, 2>())),
+        }
+    }
+
     /// As [`run`](Self::run), from a place in the cache to the tensor.
     pub(crate) fn run_to(&mut self, pixel: usize, results: &mut [f32], to: &mut [f32]) {
         self.prepare(results);
@@ -198,7 +242,7 @@ impl<'a> Finisher<'a> {
         let blocks = results.chunks_mut(BLOCK * self.width).zip(to.chunks_mut(BLOCK * self.width));
         for (block, to) in blocks {
             let count = block.len() / self.width;
-            self.block::<true>(pixel, count, (SpanMut::new(block), SpanMut::new(to)));
+            self.block::<PAST_CACHE>(pixel, count, (SpanMut::new(block), SpanMut::new(to)));
             self.totals.count += count;
             pixel += count;
         }
@@ -226,29 +270,69 @@ impl<'a> Finisher<'a> {
         for block in results.chunks_mut(BLOCK * self.width) {
             let count = block.len() / self.width;
             let block = SpanMut::new(block);
-            self.block::<false>(pixel, count, (block, block));
+            self.block::<IN_PLACE>(pixel, count, (block, block));
             self.totals.count += count;
             pixel += count;
         }
     }
 
     pub(crate) fn totals(self) -> Totals {
+        if self.past {
+            // Before others may read what was written past the cache.
+            self.level.run(Fence);
+        }
         self.totals
     }
 
-    fn block<const MOVE: bool>(
+    fn block<const TO: u8>(
         &mut self,
         pixel: usize,
         count: usize,
         (results, to): (SpanMut<'_>, SpanMut<'_>),
     ) {
+        let level = self.level;
+        let skip = self.finish.skip.is_some();
+        let (mut block, (gate, sums)) = self.block_at(pixel, results, to);
+        block.count = count;
+        match (skip, gate, sums) {
+            (false, 0, 1) => level.run(block.of::<TO, false, 0, 1>()),
+            (false, 0, 2) => level.run(block.of::<TO, false, 0, 2>()),
+            (false, 1, 0) => level.run(block.of::<TO, false, 1, 0>()),
+            (false, 1, 1) => level.run(block.of::<TO, false, 1, 1>()),
+            (false, 1, 2) => level.run(block.of::<TO, false, 1, 2>()),
+            (false, 2, 0) => level.run(block.of::<TO, false, 2, 0>()),
+            (false, 2, 1) => level.run(block.of::<TO, false, 2, 1>()),
+            (false, 2, 2) => level.run(block.of::<TO, false, 2, 2>()),
+            (true, 0, 0) => level.run(block.of::<TO, true, 0, 0>()),
+            (true, 0, 1) => level.run(block.of::<TO, true, 0, 1>()),
+            (true, 0, 2) => level.run(block.of::<TO, true, 0, 2>()),
+            (true, 1, 0) => level.run(block.of::<TO, true, 1, 0>()),
+            (true, 1, 1) => level.run(block.of::<TO, true, 1, 1>()),
+            (true, 1, 2) => level.run(block.of::<TO, true, 1, 2>()),
+            (true, 2, 0) => level.run(block.of::<TO, true, 2, 0>()),
+            (true, 2, 1) => level.run(block.of::<TO, true, 2, 1>()),
+            (true, 2, _) => level.run(block.of::<TO, true, 2, 2>()),
+            _ if TO != IN_PLACE => level.run(block.of::<TO, false, 0, 0>()),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Finisher<'a> {
+    /// Pixels from `pixel` on, and how they are gated and summed, as numbers for [`Finishing`].
+    fn block_at<'b>(
+        &'b mut self,
+        pixel: usize,
+        results: SpanMut<'b>,
+        to: SpanMut<'b>,
+    ) -> (Block<'b>, (u8, u8)) {
         let (width, start) = (self.width, pixel * self.width);
         let none = Span::new(&[]);
         let at = |numbers: &'a [f32]| Span::new(numbers).from(start);
         let mut block = Block {
             results,
             to,
-            count,
+            count: 0,
             width,
             skip: self.finish.skip.map_or(none, at),
             gate: none,
@@ -282,29 +366,123 @@ impl<'a> Finisher<'a> {
                 2
             }
         };
-        let level = self.level;
-        match (self.finish.skip.is_some(), gate, sums) {
-            (false, 0, 1) => level.run(block.of::<MOVE, false, 0, 1>()),
-            (false, 0, 2) => level.run(block.of::<MOVE, false, 0, 2>()),
-            (false, 1, 0) => level.run(block.of::<MOVE, false, 1, 0>()),
-            (false, 1, 1) => level.run(block.of::<MOVE, false, 1, 1>()),
-            (false, 1, 2) => level.run(block.of::<MOVE, false, 1, 2>()),
-            (false, 2, 0) => level.run(block.of::<MOVE, false, 2, 0>()),
-            (false, 2, 1) => level.run(block.of::<MOVE, false, 2, 1>()),
-            (false, 2, 2) => level.run(block.of::<MOVE, false, 2, 2>()),
-            (true, 0, 0) => level.run(block.of::<MOVE, true, 0, 0>()),
-            (true, 0, 1) => level.run(block.of::<MOVE, true, 0, 1>()),
-            (true, 0, 2) => level.run(block.of::<MOVE, true, 0, 2>()),
-            (true, 1, 0) => level.run(block.of::<MOVE, true, 1, 0>()),
-            (true, 1, 1) => level.run(block.of::<MOVE, true, 1, 1>()),
-            (true, 1, 2) => level.run(block.of::<MOVE, true, 1, 2>()),
-            (true, 2, 0) => level.run(block.of::<MOVE, true, 2, 0>()),
-            (true, 2, 1) => level.run(block.of::<MOVE, true, 2, 1>()),
-            (true, 2, _) => level.run(block.of::<MOVE, true, 2, 2>()),
-            _ if MOVE => level.run(block.of::<MOVE, false, 0, 0>()),
-            _ => {}
+        (block, (gate, sums))
+    }
+}
+
+/// Where a kernel puts its results.
+pub(crate) enum Place<'b, 'a> {
+    /// Here; they will be finished.
+    Plain { level: Level, numbers: &'b mut [f32] },
+    /// Finished.
+    Ended { finisher: &'b mut Finisher<'a>, pixel: usize, to: &'b mut [f32] },
+}
+
+impl Place<'_, '_> {
+    pub(crate) fn put(&mut self, maker: &impl Makes) {
+        match self {
+            Self::Plain { level, numbers } => {
+                let numbers = SpanMut::new(numbers);
+                level.run(Made(maker, Plain { numbers, add: false }));
+            }
+            Self::Ended { finisher, pixel, to } => finisher.end(*pixel, to, maker),
         }
     }
+}
+
+/// A kernel that hands over its results vector by vector.
+pub(crate) trait Makes {
+    /// As [`Kernel::run`].
+    fn make<S: Simd>(&self, ending: &mut impl Ending);
+}
+
+impl<M: Makes> Makes for &M {
+    #[inline(always)]
+    fn make<S: Simd>(&self, ending: &mut impl Ending) {
+        M::make::<S>(self, ending);
+    }
+}
+
+/// What happens to a vector of results.
+pub(crate) trait Ending {
+    /// What is the same for all pixels of a vector of channels.
+    type Channels<S: Simd>: Copy;
+
+    /// # Safety
+    ///
+    /// The vector of channels at `c` lies within the padded channels.
+    unsafe fn channels<S: Simd>(&self, c: usize) -> Self::Channels<S>;
+
+    /// Puts a vector of results to number `i`, and adds to its channels' sums.
+    ///
+    /// # Safety
+    ///
+    /// The vector lies within the results, and nobody else reads it.
+    unsafe fn put<S: Simd>(
+        &self,
+        i: usize,
+        value: S,
+        channels: &Self::Channels<S>,
+        sums: &mut Gathered<S>,
+    );
+
+    /// Takes the sums of the vector of channels at `c`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`channels`](Self::channels).
+    unsafe fn gather<S: Simd>(&mut self, c: usize, sums: Gathered<S>);
+}
+
+/// Sums over some pixels of a vector of channels.
+#[derive(Clone, Copy)]
+pub(crate) struct Gathered<S> {
+    first: S,
+    second: S,
+}
+
+impl<S: Simd> Gathered<S> {
+    #[inline(always)]
+    pub(crate) fn zero() -> Self {
+        Self { first: S::zero(), second: S::zero() }
+    }
+}
+
+/// A kernel, and what happens to its results.
+pub(crate) struct Made<M, E>(pub M, pub E);
+
+impl<M: Makes, E: Ending> Kernel for Made<M, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self) {
+        self.0.make::<S>(&mut self.1);
+    }
+}
+
+/// Results as they are, or added to what is there.
+pub(crate) struct Plain<'a> {
+    pub numbers: SpanMut<'a>,
+    pub add: bool,
+}
+
+impl Ending for Plain<'_> {
+    type Channels<S: Simd> = ();
+
+    #[inline(always)]
+    unsafe fn channels<S: Simd>(&self, _: usize) {}
+
+    #[inline(always)]
+    unsafe fn put<S: Simd>(&self, i: usize, value: S, (): &(), _: &mut Gathered<S>) {
+        // SAFETY: by contract.
+        unsafe {
+            let there = self.numbers.read();
+            self.numbers.put(i, if self.add { value.add(there.vector(i)) } else { value });
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<S: Simd>(&mut self, _: usize, _: Gathered<S>) {}
 }
 
 /// Asks for numbers that will be used soon.
@@ -320,6 +498,18 @@ impl Kernel for LookAhead<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         self.numbers.prefetch::<S>(self.start, self.len);
+    }
+}
+
+/// Waits until what was written past the cache is there for all threads.
+struct Fence;
+
+impl Kernel for Fence {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        S::fence();
     }
 }
 
@@ -351,17 +541,23 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn of<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>(
+    fn of<const TO: u8, const SKIP: bool, const GATE: u8, const SUMS: u8>(
         self,
-    ) -> Finishing<'a, MOVE, SKIP, GATE, SUMS> {
+    ) -> Finishing<'a, TO, SKIP, GATE, SUMS> {
         Finishing(self)
     }
 }
 
+/// Results stay where they are, and are written only if they change.
+const IN_PLACE: u8 = 0;
+/// Results are written.
+const STORED: u8 = 1;
+/// Results are written past the cache.
+const PAST_CACHE: u8 = 2;
+
 /// What is the same for all pixels of a vector of channels.
+#[derive(Clone, Copy)]
 struct Channels<S> {
-    /// The first channel.
-    c: usize,
     scale: S,
     shift: S,
     low: S,
@@ -369,75 +565,73 @@ struct Channels<S> {
     about: S,
 }
 
-/// Gate: 0 open, 1 by the output, 2 by the input. Sums: 0 none, 1 moments, 2 products.
-struct Finishing<'a, const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
+/// To: one of the above. Gate: 0 open, 1 by the output, 2 by the input. Sums: 0 none, 1 moments,
+/// 2 products.
+struct Finishing<'a, const TO: u8, const SKIP: bool, const GATE: u8, const SUMS: u8>(Block<'a>);
 
-impl<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel
-    for Finishing<'_, MOVE, SKIP, GATE, SUMS>
+impl<const TO: u8, const SKIP: bool, const GATE: u8, const SUMS: u8> Kernel
+    for Finishing<'_, TO, SKIP, GATE, SUMS>
 {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
-        let block = self.0;
-        let [low, high] = block.bounds.map(S::splat);
-        for c in (0..block.width).step_by(S::LANES) {
-            // SAFETY: all spans hold `count` pixels of `width` numbers, those per channel `width`
-            // or twice that.
+    fn run<S: Simd>(mut self) {
+        let (width, count, results) = (self.0.width, self.0.count, self.0.results.read());
+        for c in (0..width).step_by(S::LANES) {
+            // SAFETY: all spans hold `count` pixels of `width` numbers.
             unsafe {
-                let (scale, shift) = match GATE {
-                    2 => (block.coefficients.vector(c), block.coefficients.vector(block.width + c)),
-                    _ => (S::zero(), S::zero()),
-                };
-                let about = if SUMS > 0 { block.about.vector(c) } else { S::zero() };
+                let channels = self.channels::<S>(c);
                 // Two of each: an addition takes longer than the next is away.
-                let (mut first, mut second) = ([S::zero(); 2], [S::zero(); 2]);
-                let channel = Channels { c, scale, shift, low, high, about };
-                for pair in 0..block.count / 2 {
-                    let even = &mut [&mut first[0], &mut second[0]];
-                    Self::pixel(&block, &channel, 2 * pair, even);
-                    let odd = &mut [&mut first[1], &mut second[1]];
-                    Self::pixel(&block, &channel, 2 * pair + 1, odd);
+                let mut sums = [Gathered::<S>::zero(); 2];
+                for pair in 0..count / 2 {
+                    let i = 2 * pair * width + c;
+                    self.put(i, results.vector(i), &channels, &mut sums[0]);
+                    let i = i + width;
+                    self.put(i, results.vector(i), &channels, &mut sums[1]);
                 }
-                if block.count % 2 == 1 {
-                    let even = &mut [&mut first[0], &mut second[0]];
-                    Self::pixel(&block, &channel, block.count - 1, even);
+                if count % 2 == 1 {
+                    let i = (count - 1) * width + c;
+                    self.put(i, results.vector(i), &channels, &mut sums[0]);
                 }
-                if SUMS > 0 {
-                    let mut sums = [[0.0; crate::simd::GROUP]; 2];
-                    first[0].add(first[1]).store(sums[0].as_mut_ptr());
-                    second[0].add(second[1]).store(sums[1].as_mut_ptr());
-                    let [first, second] = sums.map(|sums| sums.into_iter().take(S::LANES));
-                    let to = block.first[c..].iter_mut().zip(&mut block.second[c..]);
-                    for ((to_first, to_second), (first, second)) in to.zip(first.zip(second)) {
-                        *to_first += f64::from(first);
-                        *to_second += f64::from(second);
-                    }
-                }
+                let [even, odd] = sums;
+                let (first, second) = (even.first.add(odd.first), even.second.add(odd.second));
+                self.gather(c, Gathered { first, second });
             }
         }
     }
 }
 
-impl<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>
-    Finishing<'_, MOVE, SKIP, GATE, SUMS>
+impl<const TO: u8, const SKIP: bool, const GATE: u8, const SUMS: u8> Ending
+    for Finishing<'_, TO, SKIP, GATE, SUMS>
 {
-    /// One vector of one pixel.
-    ///
-    /// # Safety
-    ///
-    /// The pixel is one of the block's.
+    type Channels<S: Simd> = Channels<S>;
+
     #[inline(always)]
-    unsafe fn pixel<S: Simd>(
-        block: &Block<'_>,
-        channels: &Channels<S>,
-        pixel: usize,
-        [first, second]: &mut [&mut S; 2],
-    ) {
-        let i = pixel * block.width + channels.c;
-        // SAFETY: by contract.
+    unsafe fn channels<S: Simd>(&self, c: usize) -> Channels<S> {
+        let block = &self.0;
+        let [low, high] = block.bounds.map(S::splat);
+        // SAFETY: spans per channel hold `width` numbers, or twice that.
         unsafe {
-            let mut value: S = block.results.read().vector(i);
+            let (scale, shift) = match GATE {
+                2 => (block.coefficients.vector(c), block.coefficients.vector(block.width + c)),
+                _ => (S::zero(), S::zero()),
+            };
+            let about = if SUMS > 0 { block.about.vector(c) } else { S::zero() };
+            Channels { scale, shift, low, high, about }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put<S: Simd>(
+        &self,
+        i: usize,
+        mut value: S,
+        channels: &Channels<S>,
+        sums: &mut Gathered<S>,
+    ) {
+        let block = &self.0;
+        // SAFETY: by contract; all spans are as long as the results.
+        unsafe {
             if SKIP {
                 value = value.add(block.skip.vector(i));
             }
@@ -448,20 +642,39 @@ impl<const MOVE: bool, const SKIP: bool, const GATE: u8, const SUMS: u8>
                 }
                 value = value.unless_below(x, channels.low).unless_above(x, channels.high);
             }
-            if MOVE {
-                block.to.put_past(i, value);
-            } else if SKIP || GATE > 0 {
-                block.results.put(i, value);
+            match TO {
+                PAST_CACHE => block.to.put_past(i, value),
+                STORED => block.to.put(i, value),
+                _ if SKIP || GATE > 0 => block.to.put(i, value),
+                _ => {}
             }
             if SUMS == 1 {
                 let value = value.sub(channels.about);
-                **first = first.add(value);
-                **second = value.mul_add(value, **second);
+                sums.first = sums.first.add(value);
+                sums.second = value.mul_add(value, sums.second);
             }
             if SUMS == 2 {
                 let x: S = block.x.vector(i);
-                **first = first.add(value);
-                **second = value.mul_add(x.sub(channels.about), **second);
+                sums.first = sums.first.add(value);
+                sums.second = value.mul_add(x.sub(channels.about), sums.second);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<S: Simd>(&mut self, c: usize, sums: Gathered<S>) {
+        if SUMS > 0 {
+            let mut numbers = [[0.0; crate::simd::GROUP]; 2];
+            // SAFETY: a group is at least a vector.
+            unsafe {
+                sums.first.store(numbers[0].as_mut_ptr());
+                sums.second.store(numbers[1].as_mut_ptr());
+            }
+            let [first, second] = numbers.map(|sums| sums.into_iter().take(S::LANES));
+            let to = self.0.first[c..].iter_mut().zip(&mut self.0.second[c..]);
+            for ((to_first, to_second), (first, second)) in to.zip(first.zip(second)) {
+                *to_first += f64::from(first);
+                *to_second += f64::from(second);
             }
         }
     }

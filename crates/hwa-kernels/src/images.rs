@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::finish::{Finish, Finisher, Totals};
+use crate::finish::{Finish, Finisher, Place, Totals};
 use crate::parallel;
 use crate::shape::Shape;
 use crate::simd::Level;
@@ -47,27 +47,14 @@ impl Bands {
     }
 
     /// Runs `work` on each band of the images of a part, of which `piece` holds the results,
-    /// and finishes what it wrote.
+    /// and finishes what it makes.
     pub(crate) fn finish(
         self,
         (level, finish): (Level, Finish<'_>),
         (images, piece): (Range<usize>, &mut [f32]),
-        mut work: impl FnMut(usize, Range<usize>, &mut [f32]),
+        mut work: impl FnMut(usize, Range<usize>, &mut Place<'_, '_>),
     ) -> Totals {
         let Shape { height, width, .. } = self.shape;
-        if self.rows >= height {
-            return finish_groups(
-                (level, finish),
-                self.shape,
-                (images, piece),
-                |images, results| {
-                    for (image, result) in images.zip(results.chunks_mut(self.shape.image().max(1)))
-                    {
-                        work(image, 0..height, result);
-                    }
-                },
-            );
-        }
         let mut finisher = Finisher::new(level, finish, self.shape.channels).of(self.shape.len());
         let mut rest = piece;
         for image in images {
@@ -75,7 +62,7 @@ impl Bands {
                 let first = (image * height + band.start) * width;
                 let len = band.len() * width * self.shape.stride();
                 let (results, after) = std::mem::take(&mut rest).split_at_mut(len);
-                finisher.make(first, results, |results| work(image, band, results));
+                finisher.make_by(first, results, |place| work(image, band, place));
                 rest = after;
             }
         }
@@ -87,7 +74,7 @@ impl Bands {
         self,
         finish: (Level, Finish<'_>),
         results: &mut [f32],
-        work: impl Fn(usize, Range<usize>, &mut [f32]) + Sync + Send,
+        work: impl Fn(usize, Range<usize>, &mut Place<'_, '_>) + Sync + Send,
     ) -> Vec<Totals> {
         let parts = parts(self.shape);
         let pieces = split(self.shape, &parts, results);

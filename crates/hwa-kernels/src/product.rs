@@ -5,8 +5,9 @@
 //! each row of `A`. `A` may lie in either direction: convolutions walk along the
 //! channels of a pixel, gradients of weights along the pixels of a channel.
 
-use crate::simd::{Kernel, Simd};
-use crate::span::{Ahead, Span, SpanMut};
+use crate::finish::{Ending, Gathered, Makes};
+use crate::simd::Simd;
+use crate::span::{Ahead, Span};
 
 /// The columns of `B` that are packed side by side: two vectors.
 pub(crate) fn panel_width(lanes: usize) -> usize {
@@ -33,20 +34,12 @@ pub(crate) enum Right<'a> {
     Rows { numbers: Span<'a>, row_step: usize },
 }
 
-/// `C`, `rows x columns`, row by row.
-#[derive(Clone, Copy)]
-pub(crate) struct Sum<'a> {
-    pub numbers: SpanMut<'a>,
-    pub row_step: usize,
-    /// Whether the product is added to what is there.
-    pub add: bool,
-}
-
-/// `C = A * B` or `C += A * B`.
+/// `A * B`: makes `C`, `rows x columns`, row by row.
 pub(crate) struct Product<'a> {
     pub a: Left<'a>,
     pub b: Right<'a>,
-    pub c: Sum<'a>,
+    /// From one row of `C` to the next.
+    pub row_step: usize,
     pub rows: usize,
     pub depth: usize,
     pub columns: usize,
@@ -54,11 +47,9 @@ pub(crate) struct Product<'a> {
     pub ahead: Ahead<'a>,
 }
 
-impl Kernel for Product<'_> {
-    type Output = ();
-
+impl Makes for Product<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn make<S: Simd>(&self, ending: &mut impl Ending) {
         let panel = panel_width(S::LANES);
         let mut column = 0;
         while column < self.columns {
@@ -67,9 +58,9 @@ impl Kernel for Product<'_> {
             // and `rows x columns`.
             unsafe {
                 if width == panel {
-                    self.columns_at::<S, 2>(column);
+                    self.columns_at::<S, 2>(column, ending);
                 } else {
-                    self.columns_at::<S, 1>(column);
+                    self.columns_at::<S, 1>(column, ending);
                 }
             }
             column += width;
@@ -86,7 +77,7 @@ impl Product<'_> {
 
     /// All rows of `R` vectors of columns.
     #[inline(always)]
-    unsafe fn columns_at<S: Simd, const R: usize>(&self, column: usize) {
+    unsafe fn columns_at<S: Simd, const R: usize>(&self, column: usize, ending: &mut impl Ending) {
         let (b, b_step) = match self.b {
             Right::Packed(numbers) => (numbers.from(column * self.depth), R * S::LANES),
             Right::Rows { numbers, row_step } => (numbers.from(column), row_step),
@@ -96,32 +87,36 @@ impl Product<'_> {
         // SAFETY: as for the caller.
         unsafe {
             match (self.a.row_step, self.a.depth_step) {
-                (1, _) => self.rows::<S, R, 1>(columns),
-                (16, 1) => self.rows::<S, R, 16>(columns),
-                (32, 1) => self.rows::<S, R, 32>(columns),
-                (64, 1) => self.rows::<S, R, 64>(columns),
-                _ => self.rows::<S, R, 0>(columns),
+                (1, _) => self.rows::<S, R, 1>(columns, ending),
+                (16, 1) => self.rows::<S, R, 16>(columns, ending),
+                (32, 1) => self.rows::<S, R, 32>(columns, ending),
+                (64, 1) => self.rows::<S, R, 64>(columns, ending),
+                _ => self.rows::<S, R, 0>(columns, ending),
             }
         }
     }
 
     /// All rows; those of `A` are `STEP` apart, or as far as it says if that is zero.
     #[inline(always)]
-    unsafe fn rows<S: Simd, const R: usize, const STEP: usize>(&self, columns: Columns<'_>) {
+    unsafe fn rows<S: Simd, const R: usize, const STEP: usize>(
+        &self,
+        columns: Columns<'_>,
+        ending: &mut impl Ending,
+    ) {
         let mut row = 0;
         // SAFETY: as for the caller.
         unsafe {
             // What the registers hold: 32 vectors, or 16.
             if S::LANES == 16 && R == 1 {
-                row = self.tiles::<S, 16, R, STEP>(row, columns);
+                row = self.tiles::<S, 16, R, STEP>(row, columns, ending);
             }
             if S::LANES == 16 {
-                row = self.tiles::<S, 8, R, STEP>(row, columns);
+                row = self.tiles::<S, 8, R, STEP>(row, columns, ending);
             } else {
-                row = self.tiles::<S, 6, R, STEP>(row, columns);
+                row = self.tiles::<S, 6, R, STEP>(row, columns, ending);
             }
-            row = self.tiles::<S, 4, R, STEP>(row, columns);
-            self.tiles::<S, 1, R, STEP>(row, columns);
+            row = self.tiles::<S, 4, R, STEP>(row, columns, ending);
+            self.tiles::<S, 1, R, STEP>(row, columns, ending);
         }
     }
 
@@ -131,11 +126,18 @@ impl Product<'_> {
         &self,
         mut row: usize,
         Columns { column, b, b_step }: Columns<'_>,
+        ending: &mut impl Ending,
     ) -> usize {
         let a_step = if STEP > 0 { STEP } else { self.a.row_step };
         let depth_step = if STEP > 1 { 1 } else { self.a.depth_step };
+        if row + P > self.rows {
+            return row;
+        }
+        let mut gathered = [Gathered::<S>::zero(); R];
+        // SAFETY: as for the caller.
+        let channels: [_; R] =
+            std::array::from_fn(|r| unsafe { ending.channels::<S>(column + r * S::LANES) });
         while row + P <= self.rows {
-            let c = self.c.numbers.from(row * self.c.row_step + column);
             let a = self.a.numbers.from(row * a_step);
             let mut sums = [[S::zero(); R]; P];
             // SAFETY: as for the caller.
@@ -154,14 +156,19 @@ impl Product<'_> {
                     k += 1;
                 }
                 // Last: of a long sum that is made in parts, each part rounds like a short one.
+                let start = row * self.row_step + column;
                 for (p, sums) in sums.into_iter().enumerate() {
                     for (r, sum) in sums.into_iter().enumerate() {
-                        let at = p * self.c.row_step + r * S::LANES;
-                        c.put(at, if self.c.add { sum.add(c.read().vector(at)) } else { sum });
+                        let i = start + p * self.row_step + r * S::LANES;
+                        ending.put(i, sum, &channels[r], &mut gathered[r]);
                     }
                 }
             }
             row += P;
+        }
+        for (r, sums) in gathered.into_iter().enumerate() {
+            // SAFETY: as for the caller.
+            unsafe { ending.gather(column + r * S::LANES, sums) };
         }
         row
     }
@@ -200,28 +207,12 @@ struct Columns<'a> {
     b_step: usize,
 }
 
-/// `len` zeros, a multiple of a group: the product of nothing.
-pub(crate) struct Zeros<'a> {
-    pub numbers: SpanMut<'a>,
-    pub len: usize,
-}
-
-impl Kernel for Zeros<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        for i in (0..self.len).step_by(S::LANES) {
-            // SAFETY: the span holds `len` numbers.
-            unsafe { self.numbers.put(i, S::zero()) }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finish::{Made, Plain};
     use crate::simd::Level;
+    use crate::span::SpanMut;
 
     /// Small whole numbers, so that every sum is exact.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -247,15 +238,16 @@ mod tests {
         let (a, b) = (vec![1.0; 4], vec![1.0; 4 * 16]);
         for level in Level::available() {
             let mut found = vec![there; 16];
-            level.run(Product {
+            let product = Product {
                 a: Left { numbers: Span::new(&a), row_step: 4, depth_step: 1 },
                 b: Right::Rows { numbers: Span::new(&b), row_step: 16 },
-                c: Sum { numbers: SpanMut::new(&mut found), row_step: 16, add: true },
+                row_step: 16,
                 rows: 1,
                 depth: 4,
                 columns: 16,
                 ahead: Ahead::nothing(),
-            });
+            };
+            level.run(Made(product, Plain { numbers: SpanMut::new(&mut found), add: true }));
             assert_eq!(found, vec![there + 4.0; 16], "{level}");
         }
     }
@@ -283,10 +275,10 @@ mod tests {
                 for a in [along, across] {
                     for b in [plain, Right::Packed(Span::new(&b_packed))] {
                         let mut found = vec![1.0; rows * columns];
+                        let (row_step, ahead) = (columns, Ahead::nothing());
+                        let product = Product { a, b, row_step, rows, depth, columns, ahead };
                         let numbers = SpanMut::new(&mut found);
-                        let c = Sum { numbers, row_step: columns, add: true };
-                        let ahead = Ahead::nothing();
-                        level.run(Product { a, b, c, rows, depth, columns, ahead });
+                        level.run(Made(product, Plain { numbers, add: true }));
                         assert_eq!(found, expected, "{level} {rows} x {depth} x {columns}");
                     }
                 }

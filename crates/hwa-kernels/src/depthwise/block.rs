@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::finish::{Ending, Gathered, Makes};
 use crate::read::Reader;
 use crate::simd::{GROUP, Kernel, Simd};
 use crate::span::{Ahead, Span, SpanMut};
@@ -102,6 +103,9 @@ impl<R: Reader> Fill<'_, R> {
     }
 }
 
+/// Results that are summed in `f32`.
+const SUMMED: usize = 256;
+
 /// What a result is a sum of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tap {
@@ -124,8 +128,10 @@ pub(super) struct Convolve<'a, const STEP: usize> {
     /// `[place][stride]`, from the first channel on.
     pub weights: Span<'a>,
     pub stride: usize,
-    /// Where the results go, from the first channel of the first on.
-    pub results: SpanMut<'a>,
+    /// The number of the first result.
+    pub first: usize,
+    /// The first channel.
+    pub channel: usize,
     /// Numbers from one row of results to the next, and from one of a row to the next.
     pub result_steps: [usize; 2],
     /// How many channels, in whole groups.
@@ -140,7 +146,7 @@ impl<'a> Convolve<'a, 0> {
     /// The same, if the step is this.
     pub(super) fn with_step<const STEP: usize>(self) -> Convolve<'a, STEP> {
         let Self { blocks, block, taps, row, step, weights, .. } = self;
-        let Self { stride, results, result_steps, channels, size, ahead, .. } = self;
+        let Self { stride, first, channel, result_steps, channels, size, ahead, .. } = self;
         Convolve {
             blocks,
             block,
@@ -149,7 +155,8 @@ impl<'a> Convolve<'a, 0> {
             step,
             weights,
             stride,
-            results,
+            first,
+            channel,
             result_steps,
             channels,
             size,
@@ -158,20 +165,24 @@ impl<'a> Convolve<'a, 0> {
     }
 }
 
-impl<const STEP: usize> Kernel for Convolve<'_, STEP> {
-    type Output = ();
-
+impl<const STEP: usize> Makes for Convolve<'_, STEP> {
     #[inline(always)]
-    fn run<S: Simd>(self) {
-        for y in 0..self.size[0] {
-            for c in (0..self.channels).step_by(S::LANES) {
-                // SAFETY: the blocks have what the taps of `size` results read; there is room
-                // for the results.
-                unsafe {
-                    let x = self.tiles::<S, 8>([y, 0], c);
-                    let x = self.tiles::<S, 4>([y, x], c);
-                    self.tiles::<S, 1>([y, x], c);
+    fn make<S: Simd>(&self, ending: &mut impl Ending) {
+        for c in (0..self.channels).step_by(S::LANES) {
+            let mut sums = Gathered::<S>::zero();
+            // SAFETY: the blocks have what the taps of `size` results read; there is room
+            // for the results.
+            unsafe {
+                for y in 0..self.size[0] {
+                    let x = self.tiles::<S, 8, _>([y, 0], c, (ending, &mut sums));
+                    let x = self.tiles::<S, 4, _>([y, x], c, (ending, &mut sums));
+                    self.tiles::<S, 1, _>([y, x], c, (ending, &mut sums));
+                    if (y + 1) % SUMMED.div_ceil(self.size[1]) == 0 {
+                        ending.gather(self.channel + c, sums);
+                        sums = Gathered::zero();
+                    }
                 }
+                ending.gather(self.channel + c, sums);
             }
         }
     }
@@ -180,9 +191,16 @@ impl<const STEP: usize> Kernel for Convolve<'_, STEP> {
 impl<const STEP: usize> Convolve<'_, STEP> {
     /// As many tiles of `T` results along a row as there are; the column after them.
     #[inline(always)]
-    unsafe fn tiles<S: Simd, const T: usize>(&self, [y, mut x]: [usize; 2], c: usize) -> usize {
+    unsafe fn tiles<S: Simd, const T: usize, E: Ending>(
+        &self,
+        [y, mut x]: [usize; 2],
+        c: usize,
+        (ending, gathered): (&mut E, &mut Gathered<S>),
+    ) -> usize {
         let step = if STEP > 0 { STEP } else { self.step } * GROUP;
         let row = self.blocks.from(c / GROUP * self.block + y * self.row + c % GROUP);
+        // SAFETY: as for the caller.
+        let channels = unsafe { ending.channels::<S>(self.channel + c) };
         while x + T <= self.size[1] {
             let mut sums = [S::zero(); T];
             let corner = row.from(x * step);
@@ -198,9 +216,10 @@ impl<const STEP: usize> Convolve<'_, STEP> {
                         *sum = from.vector::<S>(t * step).mul_add(weight, *sum);
                     }
                 }
-                let to = self.results.from(y * self.result_steps[0] + x * self.result_steps[1] + c);
+                let [rows, columns] = self.result_steps;
+                let first = self.first + y * rows + x * columns + self.channel + c;
                 for (t, sum) in sums.into_iter().enumerate() {
-                    to.put(t * self.result_steps[1], sum);
+                    ending.put(first + t * columns, sum, &channels, gathered);
                 }
             }
             x += T;

@@ -10,7 +10,7 @@ mod block;
 
 use std::ops::Range;
 
-use crate::finish::{Finish, Totals};
+use crate::finish::{Finish, Place, Totals};
 use crate::images::{self, Bands};
 use crate::memory::with_scratch;
 use crate::parallel;
@@ -110,6 +110,7 @@ impl Depthwise {
                             taps: &taps,
                             row: self.stride * frame.row(),
                             step: self.stride,
+                            first: 0,
                             result_steps: [to.width * to.stride(), to.stride()],
                             size: [band.len(), to.width],
                             ahead: &ahead,
@@ -249,13 +250,13 @@ impl Depthwise {
         }));
     }
 
-    /// Convolves blocks to results, which start at the first one's first channel of all.
+    /// Convolves blocks to results.
     fn convolve(
         &self,
         (blocks, block): (&[f32], usize),
         way: Way<'_>,
         (weights, channels): (&[f32], &Range<usize>),
-        results: &mut [f32],
+        results: &mut Place<'_, '_>,
     ) {
         let convolve = Convolve::<0> {
             blocks: Span::new(blocks),
@@ -265,16 +266,17 @@ impl Depthwise {
             step: way.step,
             weights: Span::new(&weights[channels.start..]),
             stride: self.input.stride(),
-            results: SpanMut::new(&mut results[channels.start..]),
+            first: way.first,
+            channel: channels.start,
             result_steps: way.result_steps,
             channels: channels.len(),
             size: way.size,
             ahead: way.ahead,
         };
         match way.step {
-            1 => self.level.run(convolve.with_step::<1>()),
-            2 => self.level.run(convolve.with_step::<2>()),
-            _ => self.level.run(convolve),
+            1 => results.put(&convolve.with_step::<1>()),
+            2 => results.put(&convolve.with_step::<2>()),
+            _ => results.put(&convolve),
         }
     }
 
@@ -309,6 +311,8 @@ struct Way<'a> {
     row: usize,
     /// Pixels in a block from one result of a row to the next.
     step: usize,
+    /// The number of the first result.
+    first: usize,
     /// Numbers from one row of results to the next, and from one of a row to the next.
     result_steps: [usize; 2],
     /// Rows and columns of the results.
@@ -392,7 +396,7 @@ impl Gradients<'_> {
         image: usize,
         band: Range<usize>,
         sums: &mut [f32],
-        mut input: Option<(&[f32], &mut [f32])>,
+        mut input: Option<(&[f32], &mut Place<'_, '_>)>,
     ) {
         let (conv, frame) = (self.conv, self.phases.frame);
         let seen = self.phases.seen(conv, band.clone());
@@ -470,7 +474,7 @@ impl Gradients<'_> {
         (blocks, ahead): ((&[f32], usize), &Ahead<'_>),
         rows: usize,
         weights: (&[f32], &Range<usize>),
-        results: &mut [f32],
+        results: &mut Place<'_, '_>,
     ) {
         let (conv, stride) = (self.conv, self.conv.input.stride());
         for ([y, x], taps) in &self.phases.taps {
@@ -485,11 +489,12 @@ impl Gradients<'_> {
                 taps,
                 row: self.phases.frame.row(),
                 step: 1,
+                first: y * row + x * stride,
                 result_steps: [conv.stride * row, conv.stride * stride],
                 size,
                 ahead,
             };
-            conv.convolve(blocks, way, weights, &mut results[y * row + x * stride..]);
+            conv.convolve(blocks, way, weights, results);
         }
     }
 }

@@ -10,10 +10,10 @@ mod gather;
 
 use std::ops::Range;
 
-use crate::finish::{Finish, Finisher, Totals};
+use crate::finish::{Finish, Finisher, Made, Place, Plain, Totals};
 use crate::memory::with_scratch;
 use crate::parallel;
-use crate::product::{Left, Product, Right, Sum};
+use crate::product::{Left, Product, Right};
 use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level, padded};
@@ -118,7 +118,14 @@ impl Direct {
                         let start = (results.start - all.start) * to.stride();
                         let block =
                             &mut piece[start..][..(results.end - results.start) * to.stride()];
-                        finisher.make(results.start, block, |made| sums(SpanMut::new(made)));
+                        if plan.at_once() {
+                            finisher.make_by(results.start, block, |place| sums(place));
+                        } else {
+                            let level = self.level;
+                            finisher.make(results.start, block, |numbers| {
+                                sums(&mut Place::Plain { level, numbers });
+                            });
+                        }
                     },
                 );
                 finisher.totals()
@@ -200,12 +207,11 @@ impl Direct {
                             gradient.stored(after.start * outputs..after.end * outputs);
                         let [next_x, _] = source
                             .stored(after.start * self.input_stride..after.end * self.input_stride);
-                        finisher.make(results.start, piece, |made| {
-                            let numbers = SpanMut::new(made);
-                            self.level.run(Product {
+                        finisher.make_by(results.start, piece, |place| {
+                            place.put(&Product {
                                 a: Left { numbers: g.0, row_step: g.1, depth_step: 1 },
                                 b: Right::Packed(Span::new(packed)),
-                                c: Sum { numbers, row_step: inputs, add: false },
+                                row_step: inputs,
                                 rows: results.len(),
                                 depth: to.channels,
                                 columns: inputs,
@@ -215,15 +221,17 @@ impl Direct {
                                 ),
                             });
                         });
-                        self.level.run(Product {
+                        let product = Product {
                             a: Left { numbers: x.0, row_step: 1, depth_step: x.1 },
                             b: Right::Rows { numbers: g.0, row_step: g.1 },
-                            c: Sum { numbers: SpanMut::new(sums), row_step: outputs, add: true },
+                            row_step: outputs,
                             rows: from.channels,
                             depth: results.len(),
                             columns: outputs,
                             ahead: Ahead::new([next_x, &[], &[]], tiles(from.channels, outputs)),
-                        });
+                        };
+                        let numbers = SpanMut::new(sums);
+                        self.level.run(Made(product, Plain { numbers, add: true }));
                     }
                 });
                 finisher.totals()
@@ -282,10 +290,9 @@ impl Direct {
                                 packed,
                                 (all.clone(), width),
                                 |results, sums| {
-                                    sums(SpanMut::new(
-                                        &mut piece[(results.start - all.start) * width..]
-                                            [..(results.end - results.start) * width],
-                                    ))
+                                    let numbers = &mut piece[(results.start - all.start) * width..]
+                                        [..results.len() * width];
+                                    sums(&mut Place::Plain { level: self.level, numbers });
                                 },
                             );
                         } else {
@@ -298,7 +305,8 @@ impl Direct {
                                     with_scratch(
                                         [(results.end - results.start) * width],
                                         |[block]| {
-                                            sums(SpanMut::new(block));
+                                            let (level, numbers) = (self.level, &mut *block);
+                                            sums(&mut Place::Plain { level, numbers });
                                             let at = results.start - all.start;
                                             self.scatter(block, at, (*phase, &plan.lattice), piece);
                                         },
@@ -368,15 +376,17 @@ impl Direct {
                                 step,
                             );
                             let part = &mut sums[first * width..][..depth * width];
-                            level.run(Product {
+                            let product = Product {
                                 a: Left { numbers: Span::new(rows), row_step: 1, depth_step: step },
                                 b: Right::Rows { numbers: Span::new(gradients), row_step: width },
-                                c: Sum { numbers: SpanMut::new(part), row_step: width, add: true },
+                                row_step: width,
                                 rows: depth,
                                 depth: count,
                                 columns: width,
                                 ahead: Ahead::nothing(),
-                            });
+                            };
+                            let numbers = SpanMut::new(part);
+                            level.run(Made(product, Plain { numbers, add: true }));
                         }
                     }
                 });
@@ -427,6 +437,11 @@ impl Plan {
         padded(self.taps * self.channels) + GROUP
     }
 
+    /// Whether results are made by one product.
+    fn at_once(&self) -> bool {
+        self.steps().count() == 1
+    }
+
     /// The taps that are gathered at once.
     fn steps(&self) -> impl Iterator<Item = Range<usize>> {
         blocks(0..self.lattice.taps.len(), self.taps)
@@ -450,20 +465,21 @@ impl Plan {
         gathered: Gathered<'_>,
         packed: &[f32],
         (all, width): (Range<usize>, usize),
-        mut place: impl FnMut(Range<usize>, &mut dyn FnMut(SpanMut<'_>)),
+        mut place: impl FnMut(Range<usize>, &mut dyn FnMut(&mut Place<'_, '_>)),
     ) {
         let step = self.row_step();
         with_scratch([self.block * step], |[rows]| {
             for results in blocks(all.clone(), self.block) {
                 let after = results.end..(results.end + self.block).min(all.end);
-                let mut sums = |numbers: SpanMut<'_>| {
-                    let count = results.end - results.start;
-                    if self.lattice.taps.is_empty() {
-                        level.run(crate::product::Zeros { numbers, len: count * width });
+                let mut sums = |place: &mut Place<'_, '_>| {
+                    let count = results.len();
+                    if let (true, Place::Plain { numbers, .. }) =
+                        (self.lattice.taps.is_empty(), &mut *place)
+                    {
+                        numbers.fill(0.0);
                     }
                     for taps in self.steps() {
-                        let depth = (taps.end - taps.start) * self.channels;
-                        let add = taps.start > 0;
+                        let (first, depth) = (taps.start == 0, taps.len() * self.channels);
                         let from = taps.start * self.channels * width;
                         let (left, row_step) = if self.pointwise {
                             let place = (&mut *rows, step);
@@ -473,23 +489,31 @@ impl Plan {
                             gather(level, gathered, &self.lattice, taps, results, rows, step);
                             (Span::new(rows), step)
                         };
-                        level.run(Product {
+                        let ahead = if self.pointwise {
+                            let (source, _, stride) = gathered;
+                            let [a, b] = source.stored(after.start * stride..after.end * stride);
+                            let tiles = Product::tiles_of(level.lanes(), count, width);
+                            Ahead::new([a, b, &[]], tiles)
+                        } else {
+                            Ahead::nothing()
+                        };
+                        let product = Product {
                             a: Left { numbers: left, row_step, depth_step: 1 },
                             b: Right::Packed(Span::new(&packed[from..][..depth * width])),
-                            c: Sum { numbers, row_step: width, add },
+                            row_step: width,
                             rows: count,
                             depth,
                             columns: width,
-                            ahead: if self.pointwise {
-                                let [a, b] = gathered
-                                    .0
-                                    .stored(after.start * gathered.2..after.end * gathered.2);
-                                let tiles = Product::tiles_of(level.lanes(), count, width);
-                                Ahead::new([a, b, &[]], tiles)
-                            } else {
-                                Ahead::nothing()
-                            },
-                        });
+                            ahead,
+                        };
+                        match &mut *place {
+                            // The first of several steps is not the result yet: see `at_once`.
+                            Place::Plain { numbers, .. } if !first => {
+                                let numbers = SpanMut::new(numbers);
+                                level.run(Made(product, Plain { numbers, add: true }));
+                            }
+                            place => place.put(&product),
+                        }
                     }
                 };
                 place(results.clone(), &mut sums);

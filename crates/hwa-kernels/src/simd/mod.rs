@@ -58,6 +58,9 @@ pub(crate) unsafe trait Simd: Copy {
         unsafe { self.store(p) }
     }
 
+    /// After it, all threads see what was [streamed](Self::stream).
+    fn fence() {}
+
     /// `self * b + c`, rounded once where the CPU can.
     fn mul_add(self, b: Self, c: Self) -> Self;
     fn add(self, b: Self) -> Self;

@@ -47,6 +47,12 @@ unsafe impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn fence() {
+        // SAFETY: see above.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         // SAFETY: see above.
         Self(unsafe { _mm512_fmadd_ps(self.0, b.0, c.0) })

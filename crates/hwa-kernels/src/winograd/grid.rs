@@ -7,7 +7,7 @@ use super::transform::{
 };
 use crate::memory::with_scratch;
 use crate::parallel;
-use crate::product::{Left, Right, Sum};
+use crate::product::{Left, Right};
 use crate::read::{Source, with_reader};
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level};
@@ -48,9 +48,8 @@ impl<'a> Tiles<'a> {
         Right::Rows { numbers, row_step: self.tile_step }
     }
 
-    pub(super) fn sum(&self, product: usize) -> Sum<'a> {
-        let numbers = self.numbers.from(product * self.product_step);
-        Sum { numbers, row_step: self.tile_step, add: false }
+    pub(super) fn place(&self, product: usize) -> (SpanMut<'a>, usize) {
+        (self.numbers.from(product * self.product_step), self.tile_step)
     }
 
     /// The tiles from `tile` on.

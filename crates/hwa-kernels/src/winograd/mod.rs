@@ -12,10 +12,10 @@ mod transform;
 
 use std::ops::Range;
 
-use crate::finish::{Finish, Finisher, Totals};
+use crate::finish::{Finish, Finisher, Made, Plain, Totals};
 use crate::memory::with_scratch;
 use crate::parallel;
-use crate::product::{Left, Product, Right, Sum};
+use crate::product::{Left, Product, Right};
 use crate::read::Source;
 use crate::shape::Shape;
 use crate::simd::{Level, padded};
@@ -175,15 +175,17 @@ impl Winograd {
             grid.look_ahead(level, source, part, rows.clone());
             finisher.look_ahead(grid.pixels(rows.clone()).start, part, block);
             let weights = &transformed[product * depth * columns..][..depth * columns];
-            level.run(Product {
+            let (numbers, row_step) = scratch.outputs.place(product);
+            let product = Product {
                 a: scratch.inputs.left(product),
                 b: Right::Packed(Span::new(weights)),
-                c: scratch.outputs.sum(product),
+                row_step,
                 rows: rows.len() * grid.across,
                 depth,
                 columns,
                 ahead: Ahead::nothing(),
-            });
+            };
+            level.run(Made(product, Plain { numbers, add: false }));
         }
         grid.transform_outputs(level, scratch, rows.clone(), block);
         finisher.run(grid.pixels(rows).start, block);
@@ -204,16 +206,17 @@ impl Winograd {
         for product in 0..PRODUCTS {
             grid.look_ahead(level, source, (product, PRODUCTS), rows.clone());
             let Left { numbers, row_step, .. } = scratch.inputs.left(product);
-            let sum = SpanMut::new(&mut sums[product * inputs * columns..][..inputs * columns]);
-            level.run(Product {
+            let sums = &mut sums[product * inputs * columns..][..inputs * columns];
+            let product = Product {
                 a: Left { numbers, row_step: 1, depth_step: row_step },
                 b: scratch.outputs.right(product),
-                c: Sum { numbers: sum, row_step: columns, add: true },
+                row_step: columns,
                 rows: inputs,
                 depth: rows.len() * grid.across,
                 columns,
                 ahead: Ahead::nothing(),
-            });
+            };
+            level.run(Made(product, Plain { numbers: SpanMut::new(sums), add: true }));
         }
     }
 

@@ -11,6 +11,8 @@ use hwa_train::{Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
 use crate::failure::Failure;
+use crate::notices;
+use crate::terminal::Voice;
 
 /// What is measured or re-estimated, and with which images.
 pub(crate) struct Opened {
@@ -94,7 +96,7 @@ pub(crate) fn task(source: &Source) -> Task {
 pub(crate) fn blank(model: &str, task: Task) -> Result<Box<dyn Replica>, Failure> {
     let spec: ModelSpec = model.parse()?;
     let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
-    Ok(spec.build(task, Origin { seed: 0, replica: 0 }, config)?)
+    Ok(Box::new(spec.build(task, Origin { seed: 0, replica: 0 }, config)?))
 }
 
 /// Reads weights from a file.
@@ -134,11 +136,13 @@ fn in_file(opened: &Opened, error: hwa_train::ReplicaError) -> Failure {
     Failure::Run(anyhow::Error::new(error).context(place))
 }
 
-/// Runs `work` on a pool of so many threads, or one per core.
+/// Runs `work` on a pool of so many threads, or one per core. It draws no bars, so that
+/// notices are plain lines.
 pub(crate) fn on_threads<T: Send>(
     threads: Option<NonZeroUsize>,
     work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> Result<T, Failure> {
+    notices::show(Voice::new(true));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.map_or(0, NonZeroUsize::get))
         .build()

@@ -126,7 +126,8 @@ impl Planned {
                     operation: "building the network",
                     reason: error.to_string(),
                 })?;
-                Ok(Box::new(replica))
+                let precision = opened::precision(self.experiment.model.convolution);
+                Ok(Box::new(replica.with_precision(precision)))
             },
             dir,
             identity: Identity {

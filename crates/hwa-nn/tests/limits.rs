@@ -29,7 +29,7 @@ impl Log for Kept {
 
 static KEPT: Kept = Kept(Mutex::new(Vec::new()));
 
-/// The largest of 17 x 17 pixels, of an image that grows with every pixel.
+/// The largest of each window, of an image that grows with every pixel, and its gradient.
 fn largest(device: &Device, dtype: DType, kernel: usize) -> (Vec<f32>, Vec<f32>) {
     let numbers: Vec<f32> = (0..20 * 20).map(|i| i as f32).collect();
     let images = TensorData::new(numbers, [1, 20, 20, 1]).convert_dtype(dtype);
@@ -48,7 +48,7 @@ fn what_the_kernels_do_not_cover_runs_and_is_told_once() {
     let device = Device::flex().autodiff();
     let check = |kernel, dtype| {
         let (y, gradient) = largest(&device, dtype, kernel);
-        // The last pixel of each window: rows and columns 16 and 19, or 3 further up.
+        // The last pixel of each window: of 17 x 17, in rows and columns 16 and 19.
         let rows: Vec<usize> = (0..=(20 - kernel) / 3).map(|i| kernel - 1 + 3 * i).collect();
         let pixels = rows.iter().flat_map(|r| rows.iter().map(move |c| r * 20 + c));
         let pixels: Vec<usize> = pixels.collect();

@@ -8,6 +8,10 @@ default:
 test:
     cargo test --workspace
 
+# Every network on another backend of Burn (takes minutes to build)
+test-backends:
+    cargo test -p hwa-nn --features ndarray --test standard another_backend
+
 # Format, lints and documentation: all without a warning
 check:
     cargo fmt --all --check

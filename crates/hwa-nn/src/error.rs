@@ -48,13 +48,13 @@ pub enum NnError {
         /// How many groups there are.
         groups: usize,
     },
-    /// A model on a device that its operations do not run on.
-    #[error("the model is on {found}, expected {expected}: build it there")]
-    Device {
-        /// The device that it has to be on.
-        expected: String,
-        /// The device that it is on.
-        found: String,
+    /// A model in parts.
+    #[error("the model is on {first} and on {other}, expected one device for all of it")]
+    Devices {
+        /// The device of its first tensor.
+        first: String,
+        /// The device of another.
+        other: String,
     },
     /// `HWA_SIMD` asks for what there is not.
     #[error("HWA_SIMD: {0}")]

@@ -2,7 +2,9 @@
 //!
 //! A model says what it computes, layer by layer. Nothing runs until the result is
 //! asked for; then the whole network, from the images to there, runs as one operation
-//! that is free to fuse what its layers do (see [`hwa_kernels::graph`]).
+//! that is free to fuse what its layers do (see [`hwa_kernels::graph`]). On a backend
+//! without our kernels, and for what they do not cover, the same model runs on Burn's own
+//! operations.
 //!
 //! ```text
 //! let x = Features::of(images).conv(&self.conv).norm(&self.bn).relu();
@@ -12,22 +14,19 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::backend::Dispatch;
 use burn::tensor::Tensor;
-use hwa_kernels::graph::{Graph, Node, Operation, Parameter, Program};
+use hwa_kernels::graph::{Graph, Node, Operation, Parameter};
 use hwa_kernels::simd::Level;
-use hwa_kernels::{Form, Moments, Pool, Precision, Shape};
+use hwa_kernels::{Form, Precision};
 
 pub use hwa_kernels::graph::Windows;
 
 use crate::error::NnError;
 use crate::layers::{BatchNorm, Conv2d};
 use crate::ops::Activation;
-use crate::ops::dispatch::Operations;
-use crate::ops::network::Call;
-use crate::pass::{BatchNormId, Mode, Pass, Seen};
+use crate::pass::Pass;
+use crate::recording::{Norm, Recording};
 use crate::sequence::Layer;
 
 /// `[N, H, W, C]` activations that a network has yet to compute.
@@ -37,34 +36,10 @@ pub struct Features {
     node: Node,
 }
 
-/// What a network does, up to now.
-#[derive(Debug)]
-struct Recording {
-    images: Tensor<4>,
-    graph: Graph,
-    /// Flattened.
-    parameters: Vec<Tensor<1>>,
-    norms: Vec<Norm>,
-}
-
-/// A batch norm of the recording.
-#[derive(Debug)]
-struct Norm {
-    layer: BatchNormId,
-    momentum: f64,
-    running_mean: Tensor<1>,
-    running_variance: Tensor<1>,
-}
-
 impl Features {
     /// The images that a network is given, `[N, H, W, C]`.
     pub fn of(images: Tensor<4>) -> Self {
-        let recording = Recording {
-            images,
-            graph: Graph::default(),
-            parameters: Vec::new(),
-            norms: Vec::new(),
-        };
+        let recording = Recording::new(images);
         Self { recording: Rc::new(RefCell::new(recording)), node: Graph::INPUT }
     }
 
@@ -88,7 +63,7 @@ impl Features {
     /// Normalised: by the batch or by the running statistics, as the pass that runs it says.
     pub fn norm(&self, layer: &BatchNorm) -> Self {
         let (weight, bias) = (self.parameter(layer.weight.val()), self.parameter(layer.bias.val()));
-        self.recording.borrow_mut().norms.push(Norm {
+        self.recording.borrow_mut().norm(Norm {
             layer: layer.id(),
             momentum: layer.momentum(),
             running_mean: layer.running_mean.val(),
@@ -161,10 +136,7 @@ impl Features {
     /// Refused is a network that cannot run on images of this size.
     pub fn multiply_adds(&self) -> Result<u64, NnError> {
         let recording = self.recording.borrow();
-        let [images, height, width, channels] = recording.images.dims();
-        let shape = Shape { images, height, width, channels };
-        let way = (Level::chosen()?, Precision::default());
-        Ok(Program::new(&recording.graph, shape, way)?.multiply_adds())
+        Ok(recording.plan(Level::chosen()?, Precision::default())?.multiply_adds())
     }
 
     /// Runs the network up to here and takes the mean over each image, `[N, C]`.
@@ -180,27 +152,8 @@ impl Features {
     /// already been run.
     pub fn tensor(&self, pass: &mut Pass) -> Tensor<4> {
         let recording = self.recording.borrow();
-        let graph = recording.graph.clone();
-        assert!(graph.last() == self.node, "the network goes on after what is to be run");
-        let given = (pass.mode() == Mode::Evaluate).then(|| recording.running());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let call = Call {
-            graph: Arc::new(graph),
-            sizes: recording.parameters.iter().map(|p| p.shape().num_elements()).collect(),
-            given: given.map(Arc::new),
-            seen: seen.clone(),
-            pool: thread_pool(),
-            precision: pass.precision(),
-        };
-        let images = recording.images.clone().into_dispatch();
-        let parameters = recording.flat().into_dispatch();
-        let result = Tensor::from_dispatch(Dispatch::run_network(images, parameters, call));
-        let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
-        for (norm, (moments, count)) in recording.norms.iter().zip(seen) {
-            let (layer, momentum) = (norm.layer, norm.momentum);
-            pass.record(Seen { layer, momentum, count, moments });
-        }
-        result
+        assert!(recording.graph.last() == self.node, "the network goes on after what is to be run");
+        recording.run(pass)
     }
 
     fn same_network(&self, other: &Self) {
@@ -214,10 +167,7 @@ impl Features {
     }
 
     fn parameter<const D: usize>(&self, tensor: Tensor<D>) -> Parameter {
-        let mut recording = self.recording.borrow_mut();
-        let elements = tensor.shape().num_elements();
-        recording.parameters.push(tensor.reshape([elements]));
-        Parameter(recording.parameters.len() - 1)
+        self.recording.borrow_mut().parameter(tensor)
     }
 }
 
@@ -233,31 +183,4 @@ impl std::ops::Add for Features {
         self.same_network(&other);
         self.then(Operation::Add { a: self.node, b: other.node })
     }
-}
-
-impl Recording {
-    /// All parameters one after the other: one operation has few inputs.
-    fn flat(&self) -> Tensor<1> {
-        match &self.parameters[..] {
-            [] => Tensor::zeros([1], &self.images.device()),
-            parameters => Tensor::cat(parameters.to_vec(), 0),
-        }
-    }
-
-    fn running(&self) -> Vec<Moments> {
-        let numbers = |tensor: &Tensor<1>| tensor.to_data().iter::<f64>().collect();
-        let of = |norm: &Norm| Moments {
-            mean: numbers(&norm.running_mean),
-            variance: numbers(&norm.running_variance),
-        };
-        self.norms.iter().map(of).collect()
-    }
-}
-
-/// Buffers that a thread's networks hand on from step to step.
-fn thread_pool() -> Pool {
-    thread_local! {
-        static POOL: Pool = Pool::default();
-    }
-    POOL.with(Pool::clone)
 }

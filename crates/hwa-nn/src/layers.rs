@@ -1,17 +1,18 @@
 //! Layers over the project's own operations, with PyTorch's names and layouts.
 //!
 //! They hold parameters and nothing else: what a forward pass learns about its
-//! batch goes into the [`Pass`], never into the layer.
+//! batch goes into the [`Pass`](crate::Pass), never into the layer.
 
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Int, Tensor};
 
 use crate::error::{NnError, ensure_some};
 use crate::init::Init;
-use crate::ops::{self, Activation, Affine, ChannelStatistics, Convolution, Normalisation};
-use crate::pass::{BatchNormId, Mode, Pass, Seen};
+use crate::ops::{self, Convolution};
+use crate::pass::BatchNormId;
 
-/// A 2-D convolution of `[N, H, W, C]` images.
+/// A 2-D convolution of `[N, H, W, C]` images; [`Features::conv`](crate::Features::conv)
+/// runs it.
 #[derive(Module, Debug)]
 pub struct Conv2d {
     /// `[O, I / groups, kh, kw]`.
@@ -132,11 +133,6 @@ impl Conv2d {
     pub fn form(&self) -> Convolution {
         self.form
     }
-
-    /// `[N, H, W, I]` to `[N, H', W', O]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        ops::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.form)
-    }
 }
 
 /// `1 / sqrt` of the number of values that an output of a convolution is a sum over.
@@ -144,8 +140,7 @@ fn uniform_bound([_, input, height, width]: [usize; 4]) -> f64 {
     1.0 / ((input * height * width) as f64).sqrt()
 }
 
-/// Batch normalisation of `[N, H, W, C]`, with an optional residual and activation
-/// in the same operation.
+/// Batch normalisation of `[N, H, W, C]`; [`Features::norm`](crate::Features::norm) runs it.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// The scale of each channel.
@@ -182,48 +177,6 @@ impl BatchNorm {
             epsilon: 1e-5,
             momentum: 0.1,
         })
-    }
-
-    /// Normalises, then applies the activation.
-    pub fn forward(&self, x: Tensor<4>, activation: Activation, pass: &mut Pass) -> Tensor<4> {
-        self.run(x, None, activation, pass)
-    }
-
-    /// Normalises, adds `residual`, then applies the activation.
-    pub fn forward_add(
-        &self,
-        x: Tensor<4>,
-        residual: Tensor<4>,
-        activation: Activation,
-        pass: &mut Pass,
-    ) -> Tensor<4> {
-        self.run(x, Some(residual), activation, pass)
-    }
-
-    fn run(
-        &self,
-        x: Tensor<4>,
-        residual: Option<Tensor<4>>,
-        activation: Activation,
-        pass: &mut Pass,
-    ) -> Tensor<4> {
-        let form = Normalisation { epsilon: self.epsilon, activation };
-        let affine = Affine { weight: self.weight.val(), bias: self.bias.val() };
-        match pass.mode() {
-            Mode::Evaluate => {
-                let (mean, variance) = (self.running_mean.val(), self.running_var.val());
-                let statistics = ChannelStatistics { mean, variance };
-                ops::batch_norm_by(x, (statistics, affine), residual, form)
-            }
-            Mode::Train | Mode::Recalibrate => {
-                let [n, h, w, _] = x.dims();
-                let (y, statistics) = ops::batch_norm(x, affine, residual, form);
-                let (layer, momentum) = (self.id(), self.momentum);
-                let moments = statistics.moments();
-                pass.record(Seen { layer, momentum, count: n * h * w, moments });
-                y
-            }
-        }
     }
 
     /// What is added to the variance.

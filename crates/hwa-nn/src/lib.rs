@@ -1,11 +1,12 @@
 //! Layers, models and replicas over Burn, the only crate that names it.
 //!
 //! ```text
-//! kernels   what a backend may do in a way of its own     } ops
-//! dispatch  the extension of Burn, one backward for all   }
+//! ops       recorded networks on our kernels (dispatch, network) and on Burn's own
+//!           operations (standard); what comes after them
 //! layers    parameters under PyTorch's names and layouts
 //! sequence  layers one after the other, as in PyTorch's nn.Sequential
-//! features  what a network does to images, recorded and then run at once
+//! features  what a network does to images, as a model writes it
+//! recording what was written, and which way it is run
 //! network   a Network: one forward pass, with a Pass for what batch norm sees
 //! names     Network <-> hwa_core::Weights
 //! sgd       PyTorch's SGD
@@ -27,6 +28,7 @@ pub mod names;
 mod network;
 pub mod ops;
 mod pass;
+mod recording;
 mod replica;
 mod resnet;
 mod score;

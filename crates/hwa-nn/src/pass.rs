@@ -30,6 +30,7 @@ pub enum Mode {
 pub struct Pass {
     mode: Mode,
     precision: Precision,
+    standard: bool,
     seen: Vec<Seen>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct BatchNormId {
 impl Pass {
     /// A pass that has seen nothing.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, precision: Precision::default(), seen: Vec::new() }
+        Self { mode, precision: Precision::default(), standard: false, seen: Vec::new() }
     }
 
     /// With convolutions that are this precise.
@@ -66,6 +67,17 @@ impl Pass {
     /// How precise convolutions are.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// On Burn's own operations, even where there are kernels: to compare the two. They
+    /// multiply everything by itself, whatever the precision.
+    pub fn on_standard_operations(self) -> Self {
+        Self { standard: true, ..self }
+    }
+
+    /// Whether Burn's own operations were asked for.
+    pub(crate) fn is_on_standard_operations(&self) -> bool {
+        self.standard
     }
 
     /// What the pass is for.

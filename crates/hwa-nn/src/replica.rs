@@ -58,6 +58,7 @@ pub struct BurnReplica<N> {
     /// The name of the first batch-norm statistic, if there are any.
     statistic: Option<String>,
     precision: Precision,
+    standard: bool,
 }
 
 impl<N: Network> BurnReplica<N> {
@@ -67,13 +68,15 @@ impl<N: Network> BurnReplica<N> {
     /// whose gradients, momentum and statistics Burn could not tell apart; one with
     /// batch-norm statistics of a layer other than this crate's
     /// [`BatchNorm`](crate::layers::BatchNorm), which could not be re-estimated for
-    /// averaged weights; and one on a device other than [`Device::flex`], where this
-    /// crate's operations do not run.
+    /// averaged weights; and one on several devices.
+    ///
+    /// The replica works on the device that the network is on. This crate's kernels are for
+    /// [`Device::flex`]; on others a network runs on Burn's own operations.
     pub fn new(network: N, task: Task, config: SgdConfig) -> Result<Self, NnError> {
         task.validate()?;
         Level::chosen()?;
         ensure_large_enough(task.images, network.smallest())?;
-        ensure_on_flex(&network.devices())?;
+        let device = one_device(&network.devices())?;
         let mut tensors = names::tensors(&network);
         ensure_distinct(&tensors)?;
         ensure_own_statistics(&tensors)?;
@@ -85,7 +88,8 @@ impl<N: Network> BurnReplica<N> {
             sgd: Sgd::new(config),
             task,
             precision: Precision::default(),
-            device: Device::flex(),
+            standard: false,
+            device,
             statistic: tensors.into_iter().next().map(|tensor| tensor.name),
         })
     }
@@ -93,6 +97,11 @@ impl<N: Network> BurnReplica<N> {
     /// With convolutions that are this precise.
     pub fn with_precision(self, precision: Precision) -> Self {
         Self { precision, ..self }
+    }
+
+    /// On Burn's own operations, even where there are kernels: to compare the two.
+    pub fn on_standard_operations(self) -> Self {
+        Self { standard: true, ..self }
     }
 
     /// The network, in training state.
@@ -154,7 +163,8 @@ impl<N: Network> BurnReplica<N> {
     }
 
     fn pass(&self, mode: Mode) -> Pass {
-        Pass::new(mode).with_precision(self.precision)
+        let pass = Pass::new(mode).with_precision(self.precision);
+        if self.standard { pass.on_standard_operations() } else { pass }
     }
 
     fn device_for(&self, mode: Mode) -> Device {
@@ -264,16 +274,15 @@ fn not_re_estimated(reason: String) -> ReplicaError {
     ReplicaError::Framework { operation: "re-estimation of batch-norm statistics", reason }
 }
 
-/// The layers of this crate run on Flex only, and [`arithmetic`](crate::arithmetic())
-/// names it. Only a build that gives Burn other backends can place a model elsewhere.
-fn ensure_on_flex(devices: &[Device]) -> Result<(), NnError> {
-    let expected = Device::flex();
-    match devices.iter().find(|device| **device != expected) {
-        Some(found) => {
-            let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
-            Err(NnError::Device { expected, found })
+/// The device of a network, without autodiff; the CPU if it has no tensors.
+fn one_device(devices: &[Device]) -> Result<Device, NnError> {
+    let first = devices.first().cloned().unwrap_or(Device::flex());
+    match devices.iter().find(|device| **device != first) {
+        Some(other) => {
+            let (first, other) = (format!("{first:?}"), format!("{other:?}"));
+            Err(NnError::Devices { first, other })
         }
-        None => Ok(()),
+        None => Ok(first.without_autodiff()),
     }
 }
 

@@ -6,7 +6,6 @@ use std::str::FromStr;
 use burn::module::Module;
 use burn::tensor::Device;
 use hwa_core::Role;
-use hwa_train::Replica;
 
 use crate::error::NnError;
 use crate::features::Features;
@@ -142,8 +141,8 @@ impl ModelSpec {
         task: Task,
         origin: Origin,
         config: SgdConfig,
-    ) -> Result<Box<dyn Replica>, NnError> {
-        Ok(Box::new(BurnReplica::new(self.network(task, origin)?, task, config)?))
+    ) -> Result<BurnReplica<Model>, NnError> {
+        BurnReplica::new(self.network(task, origin)?, task, config)
     }
 
     /// The network with initial weights, on the CPU.

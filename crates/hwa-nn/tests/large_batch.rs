@@ -11,7 +11,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use burn::module::Module;
-use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Decay, Plan, Schedule, Weights};
@@ -20,8 +19,8 @@ use hwa_data::{
     Transform,
 };
 use hwa_nn::layers::{Conv2d, Conv2dShape, Linear};
-use hwa_nn::ops::{Convolution, global_average_pool};
-use hwa_nn::{BurnReplica, Init, Network, NnError, Pass, SgdConfig, Task};
+use hwa_nn::ops::Convolution;
+use hwa_nn::{BurnReplica, Features, Init, Network, NnError, Pass, SgdConfig, Task};
 use hwa_store::{RunDir, read_tensors};
 use hwa_train::{
     Checkpoints, Evaluate, Event, Every, Identity, Interrupt, MomentumAtSync, Observer, Outcome,
@@ -57,9 +56,9 @@ impl SmallNet {
 }
 
 impl Network for SmallNet {
-    fn forward(&self, images: Tensor<4>, _pass: &mut Pass) -> Tensor<2> {
-        let x = relu(self.conv2.forward(relu(self.conv1.forward(images))));
-        self.linear.forward(global_average_pool(x))
+    fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
+        let x = Features::of(images).conv(&self.conv1).relu().conv(&self.conv2).relu();
+        self.linear.forward(x.global_average(pass))
     }
 }
 

@@ -19,8 +19,8 @@ use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::{BatchNorm, Conv2d, Conv2dShape, Draw, Linear};
 use hwa_nn::ops::{self, Activation, Convolution};
 use hwa_nn::{
-    BurnReplica, Init, Mode, Model, ModelSpec, Network, Origin, Pass, Precision, Sgd, SgdConfig,
-    Task, names,
+    BurnReplica, Features, Init, Mode, Model, ModelSpec, Network, Origin, Pass, Precision, Sgd,
+    SgdConfig, Task, names,
 };
 use hwa_train::Replica;
 use noise::{IMAGES, batch, fill, noise, noise_f32, values};
@@ -38,6 +38,9 @@ const TIMES: f64 = 2.0;
 
 /// How many times with Winograd's transforms, which give digits for speed.
 const FAST_TIMES: f64 = 10.0;
+
+/// How many times with Burn's own operations.
+const STANDARD_TIMES: f64 = 3.0;
 
 fn bound(times: f64, torch_error: f64) -> f64 {
     times * torch_error + LAST_PLACES
@@ -204,9 +207,52 @@ struct ConvolutionCase {
     tensors: ByName<Checked>,
 }
 
+/// A way of running a network.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Kernels(Precision),
+    Standard,
+}
+
+const WAYS: [Way; 3] =
+    [Way::Kernels(Precision::Exact), Way::Kernels(Precision::Fast), Way::Standard];
+
+impl Way {
+    fn pass(self, mode: Mode) -> Pass {
+        match self {
+            Self::Kernels(precision) => Pass::new(mode).with_precision(precision),
+            Self::Standard => Pass::new(mode).on_standard_operations(),
+        }
+    }
+
+    fn replica(self, replica: BurnReplica<Model>) -> BurnReplica<Model> {
+        match self {
+            Self::Kernels(precision) => replica.with_precision(precision),
+            Self::Standard => replica.on_standard_operations(),
+        }
+    }
+
+    /// How many times PyTorch's error it may make.
+    fn times(self) -> f64 {
+        match self {
+            Self::Kernels(Precision::Fast) => FAST_TIMES,
+            Self::Kernels(Precision::Exact) => TIMES,
+            Self::Standard => STANDARD_TIMES,
+        }
+    }
+
+    /// The same of one convolution, where nothing averages out: Winograd's worst is 10.5 times.
+    fn times_alone(self) -> f64 {
+        match self {
+            Self::Kernels(Precision::Fast) => 1.2 * FAST_TIMES,
+            _ => self.times(),
+        }
+    }
+}
+
 impl ConvolutionCase {
     /// Output and gradients, for the noise that the script takes for its case `number`.
-    fn run(&self, number: usize) -> [(&'static str, Vec<f32>); 4] {
+    fn run(&self, number: usize, way: Way) -> [(&'static str, Vec<f32>); 4] {
         let device = Device::flex().autodiff();
         let stream = |i: u64| 10 * number as u64 + i;
         let draw = |i, shape: [usize; 4]| {
@@ -215,11 +261,15 @@ impl ConvolutionCase {
         let ([height, width], [input, output]) = (self.size, self.channels);
         let x = draw(0, [2, height, width, input]).require_grad();
         let shape = [output, input / self.groups, self.kernel, self.kernel];
-        let weight = draw(1, shape).require_grad();
-        let bias = noise_f32(stream(2), output, 1.0, 0.0);
-        let bias = tensor(bias, [output], &device).require_grad();
+        let weight = draw(1, shape);
+        let bias = tensor(noise_f32(stream(2), output, 1.0, 0.0), [output], &device);
         let form = Convolution { stride: self.stride, padding: self.padding, groups: self.groups };
-        let y = ops::conv2d(x.clone(), weight.clone(), Some(bias.clone()), form);
+        let shape = Conv2dShape { input, output, kernel: self.kernel, form };
+        let mut layer = Conv2d::new(shape, &mut Init::new(0, 0, &device)).unwrap();
+        layer.weight = Param::from_tensor(weight);
+        layer.bias = Some(Param::from_tensor(bias));
+        let (weight, bias) = (layer.weight.val(), layer.bias.as_ref().unwrap().val());
+        let y = Features::of(x.clone()).conv(&layer).tensor(&mut way.pass(Mode::Train));
         let gradients = (y.clone() * draw(3, y.dims())).sum().backward();
         [
             ("output", to_vec(y)),
@@ -238,12 +288,14 @@ fn convolutions_of_all_forms_and_their_gradients_are_pytorchs() {
     }
     let golden: Golden = read("convolutions.json");
     for (number, case) in golden.cases.iter().enumerate() {
-        for (tensor, found) in case.run(number) {
-            // The error of one small tensor is luck: PyTorch's worst over the cases counts.
-            let torch = largest(golden.cases.iter().map(|case| case.tensors[tensor].torch_error));
-            let error = relative_error(found, &case.tensors[tensor].values);
-            let bound = bound(TIMES, torch);
-            assert!(error <= bound, "{tensor} of {}: {error:e}, bound {bound:e}", case.name);
+        for way in WAYS {
+            for (tensor, found) in case.run(number, way) {
+                // The error of one small tensor is luck: PyTorch's worst over the cases counts.
+                let errors = golden.cases.iter().map(|case| case.tensors[tensor].torch_error);
+                let error = relative_error(found, &case.tensors[tensor].values);
+                let (bound, name) = (bound(way.times_alone(), largest(errors)), &case.name);
+                assert!(error <= bound, "{tensor} of {name}, {way:?}: {error:e}, bound {bound:e}");
+            }
         }
     }
 }
@@ -375,27 +427,22 @@ impl BatchNormCase {
         assert!(error <= bound, "{name} with {}: {error:e}, bound {bound:e}", self.activation);
     }
 
-    fn forward(
-        &self,
-        layer: &BatchNorm,
-        x: Tensor<4>,
-        residual: Tensor<4>,
-        pass: &mut Pass,
-    ) -> Tensor<4> {
+    /// Of images `[N, 4, 4, 6]`: what is normalised, then the residual.
+    fn forward(&self, layer: &BatchNorm, images: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
         let activation = match self.activation.as_str() {
             "none" => Activation::None,
             "relu" => Activation::Relu,
             "relu6" => Activation::Relu6,
             other => panic!("{other}"),
         };
-        match self.residual {
-            0.0 => layer.forward(x, activation, pass),
-            _ => layer.forward_add(x, residual, activation, pass),
-        }
+        let images = Features::of(images);
+        let (x, residual) = (images.channels(0..3).norm(layer), images.channels(3..6));
+        let y = if self.residual == 0.0 { x } else { x + residual };
+        y.activate(activation).tensor(pass)
     }
 
     /// Trains on the script's batches, then evaluates on the first.
-    fn run(&self) {
+    fn run(&self, way: Way) {
         let device = Device::flex().autodiff();
         let nhwc = |stream, images: usize, scale, mean| {
             tensor(noise_f32(stream, images * 48, scale, mean), [images, 4, 4, 3], &device)
@@ -408,8 +455,9 @@ impl BatchNormCase {
             let mean = 100.0 * (1 + number) as f64;
             let x = nhwc(10 + stream, images, 1.0, mean).require_grad();
             let residual = nhwc(20 + stream, images, self.residual, 0.0).require_grad();
-            let mut pass = Pass::new(Mode::Train);
-            let y = self.forward(&layer, x.clone(), residual.clone(), &mut pass);
+            let mut pass = way.pass(Mode::Train);
+            let both = Tensor::cat(vec![x.clone(), residual.clone()], 3);
+            let y = self.forward(&layer, both, &mut pass);
             let gradients = (y.clone() * nhwc(30 + stream, images, 1.0, 0.0)).sum().backward();
             let check = |name, found| self.check(number, name, found);
             check("output", to_vec(y));
@@ -426,7 +474,8 @@ impl BatchNormCase {
             assert_eq!(batches, 1 + number as i64);
         }
         let (x, residual) = (nhwc(10, 6, 1.0, 100.0), nhwc(20, 6, self.residual, 0.0));
-        let y = self.forward(&layer, x, residual, &mut Pass::new(Mode::Evaluate));
+        let both = Tensor::cat(vec![x, residual], 3);
+        let y = self.forward(&layer, both, &mut way.pass(Mode::Evaluate));
         self.check(self.sizes.len(), "evaluated", to_vec(y));
     }
 }
@@ -439,7 +488,9 @@ fn batch_norm_with_every_activation_is_pytorchs_even_with_large_means() {
     }
     let golden: Golden = read("batch_norm.json");
     assert_eq!(golden.cases.len(), 3);
-    golden.cases.iter().for_each(BatchNormCase::run);
+    for case in &golden.cases {
+        WAYS.into_iter().for_each(|way| case.run(way));
+    }
 }
 
 /// A network of PyTorch: its tensors, and one training step of it.
@@ -494,8 +545,7 @@ fn sampled(values: &[f32], count: usize) -> impl Iterator<Item = f64> {
 /// A network of the zoo beside PyTorch's, with so many times its error.
 struct Case<'a> {
     golden: &'a Golden,
-    precision: Precision,
-    times: f64,
+    way: Way,
 }
 
 impl Case<'_> {
@@ -525,7 +575,7 @@ impl Case<'_> {
     fn check_scores(&self, replica: &BurnReplica<Model>, mode: Mode) {
         let Golden { images, size, .. } = *self.golden;
         let images = tensor(self.batch().images, [images, size, size, 3], &Device::flex());
-        let mut pass = Pass::new(mode).with_precision(self.precision);
+        let mut pass = self.way.pass(mode);
         let scores = to_vec(replica.network().valid().forward(images, &mut pass));
         let (expected, torch) = match mode {
             Mode::Evaluate => (&self.golden.evaluated, self.golden.torch_evaluated_error),
@@ -582,8 +632,8 @@ impl Case<'_> {
     }
 
     fn check_error(&self, what: &str, ours: f64, torch: f64) {
-        let (precision, bound) = (self.precision, bound(self.times, torch));
-        assert!(ours <= bound, "{what}, {precision:?}: {ours:e}, bound {bound:e}");
+        let (way, bound) = (self.way, bound(self.way.times(), torch));
+        assert!(ours <= bound, "{what}, {way:?}: {ours:e}, bound {bound:e}");
     }
 }
 
@@ -604,9 +654,9 @@ impl Errors {
 /// Names, then everything that one step computes, against the golden file of a network.
 fn check_network(name: &str) {
     let golden: Golden = read(&format!("{name}.json"));
-    for (precision, times) in [(Precision::Exact, TIMES), (Precision::Fast, FAST_TIMES)] {
-        let case = Case { golden: &golden, precision, times };
-        let mut replica = filled(name, golden.size, golden.shifts).with_precision(precision);
+    for way in WAYS {
+        let case = Case { golden: &golden, way };
+        let mut replica = way.replica(filled(name, golden.size, golden.shifts));
         case.check_names(&replica);
         case.check_scores(&replica, Mode::Recalibrate);
         case.check_step(&mut replica);

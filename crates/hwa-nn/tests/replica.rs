@@ -12,8 +12,10 @@ use burn::tensor::{Device, Tensor};
 use hwa_core::{Role, Values, Weights, WeightsError};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_nn::layers::{self, BatchNorm};
-use hwa_nn::ops::{Activation, global_average_pool};
-use hwa_nn::{BurnReplica, Init, Mode, ModelSpec, Network, NnError, Origin, Pass, SgdConfig, Task};
+use hwa_nn::{
+    BurnReplica, Features, Init, Mode, Model, ModelSpec, Network, NnError, Origin, Pass, SgdConfig,
+    Task,
+};
 use hwa_train::{Replica, ReplicaError, State};
 use noise::{IMAGES, batch, fill, values};
 
@@ -21,7 +23,7 @@ const SGD: SgdConfig = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
 const SMALL: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
 const TASK: Task = Task { images: SMALL, classes: 10 };
 
-fn resnet8(replica: u32) -> Box<dyn Replica> {
+fn resnet8(replica: u32) -> BurnReplica<Model> {
     let spec: ModelSpec = "resnet8".parse().unwrap();
     spec.build(TASK, Origin { seed: 7, replica }, SGD).unwrap()
 }
@@ -82,7 +84,7 @@ fn replicas_in_concurrent_threads_train_as_one_alone() {
     let run = |id| {
         in_a_pool(1, move || {
             let mut replica = resnet8(id);
-            train(replica.as_mut(), 0..4);
+            train(&mut replica, 0..4);
             replica.state().unwrap()
         })
     };
@@ -101,7 +103,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |threads| {
         in_a_pool(threads, || {
             let mut replica = resnet8(0);
-            train(replica.as_mut(), 0..3);
+            train(&mut replica, 0..3);
             replica.state().unwrap()
         })
     };
@@ -129,22 +131,22 @@ fn the_number_of_threads_does_not_change_a_bit_of_products_that_are_shared_out()
 #[test]
 fn a_restored_replica_goes_on_bit_for_bit() {
     let mut whole = resnet8(0);
-    train(whole.as_mut(), 0..3);
+    train(&mut whole, 0..3);
     let saved = whole.state().unwrap();
-    let losses = train(whole.as_mut(), 3..6);
+    let losses = train(&mut whole, 3..6);
 
     let mut resumed = resnet8(9);
-    train(resumed.as_mut(), 20..22);
+    train(&mut resumed, 20..22);
     resumed.restore(&saved).unwrap();
     assert_same_bits(&resumed.state().unwrap(), &saved);
-    assert_eq!(train(resumed.as_mut(), 3..6), losses);
+    assert_eq!(train(&mut resumed, 3..6), losses);
     assert_same_bits(&resumed.state().unwrap(), &whole.state().unwrap());
 }
 
 #[test]
 fn evaluation_moves_nothing() {
     let mut replica = resnet8(0);
-    train(replica.as_mut(), 0..2);
+    train(&mut replica, 0..2);
     let before = replica.state().unwrap();
     let first = replica.evaluate(&batch(IMAGES + 50, 9, 8)).unwrap();
     let second = replica.evaluate(&batch(IMAGES + 50, 9, 8)).unwrap();
@@ -155,7 +157,7 @@ fn evaluation_moves_nothing() {
 #[test]
 fn re_estimation_moves_statistics_and_nothing_else() {
     let mut replica = resnet8(0);
-    train(replica.as_mut(), 0..2);
+    train(&mut replica, 0..2);
     let before = replica.state().unwrap();
     let mut batches = (0..6).map(|i| Ok(batch(IMAGES + 60 + i, 6, 8)));
     let found = replica.recalibrate(&mut batches, 0.0).unwrap();
@@ -172,7 +174,7 @@ fn re_estimation_moves_statistics_and_nothing_else() {
 #[test]
 fn averaged_weights_can_be_loaded_while_statistics_and_momentum_stay() {
     let mut replica = resnet8(0);
-    train(replica.as_mut(), 0..2);
+    train(&mut replica, 0..2);
     let before = replica.state().unwrap();
     let loaded = fill(&replica.weights().unwrap(), [0.0; 2]);
     replica.load(&loaded).unwrap();
@@ -183,7 +185,7 @@ fn averaged_weights_can_be_loaded_while_statistics_and_momentum_stay() {
     }
     assert_eq!(bits(&after.momentum), bits(&before.momentum));
     // And the loaded weights are trained, not detached.
-    train(replica.as_mut(), 2..3);
+    train(&mut replica, 2..3);
     assert_ne!(bits(&replica.weights().unwrap()), bits(&loaded));
 }
 
@@ -226,8 +228,8 @@ impl FirstLayer {
 
 impl Network for FirstLayer {
     fn forward(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<2> {
-        let x = self.bn.forward(images, Activation::Relu, pass);
-        self.linear.forward(global_average_pool(x))
+        let x = Features::of(images).norm(&self.bn).relu();
+        self.linear.forward(x.global_average(pass))
     }
 }
 
@@ -242,7 +244,7 @@ impl Network for Skipping {
         match pass.mode() {
             Mode::Train => self.inner.forward(images, pass),
             Mode::Recalibrate | Mode::Evaluate => {
-                self.inner.linear.forward(global_average_pool(images))
+                self.inner.linear.forward(Features::of(images).global_average(pass))
             }
         }
     }
@@ -452,7 +454,7 @@ fn batches_that_do_not_fit_are_refused_and_change_nothing() {
 #[test]
 fn weights_that_do_not_fit_are_refused_by_name_and_change_nothing() {
     let mut replica = resnet8(0);
-    train(replica.as_mut(), 0..1);
+    train(&mut replica, 0..1);
     let before = replica.state().unwrap();
 
     // A whole state is not a set of parameters.

@@ -110,6 +110,19 @@ pub struct Data {
 pub struct Model {
     /// The network's name.
     pub name: String,
+    /// How convolutions are computed.
+    pub convolution: Convolution,
+}
+
+/// How convolutions of 3 x 3 with stride one are computed, which are most of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Convolution {
+    /// By Winograd's transforms, which save products and round more.
+    #[default]
+    Winograd,
+    /// Every product by itself, as all others are.
+    Direct,
 }
 
 /// `[optimizer]`
@@ -348,7 +361,7 @@ impl Default for Data {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { name: "resnet8".to_owned() }
+        Self { name: "resnet8".to_owned(), convolution: Convolution::default() }
     }
 }
 

@@ -38,8 +38,9 @@ pub use event::{
     ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
 };
 pub use experiment::{
-    Auto, Budget, CheckpointsTable, Data, EvaluateTable, EveryText, Experiment, Hwa, Method, Model,
-    Optimizer, Per, ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths, WindowText,
+    Auto, Budget, CheckpointsTable, Convolution, Data, EvaluateTable, EveryText, Experiment, Hwa,
+    Method, Model, Optimizer, Per, ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths,
+    WindowText,
 };
 pub use final_pass::SealedTest;
 pub use measure::evaluate;

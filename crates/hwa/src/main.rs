@@ -5,6 +5,7 @@ mod commands;
 mod console;
 mod environment;
 mod failure;
+mod notices;
 mod opened;
 mod output;
 mod summary;

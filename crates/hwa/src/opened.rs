@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 
 use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
-use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
+use hwa_nn::{ModelSpec, Origin, Precision, SgdConfig, Task};
 use hwa_store::{Metadata, read_tensors, read_to_string};
-use hwa_train::{Experiment, Recalibration, Replica, State};
+use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
 use crate::failure::Failure;
+use crate::notices;
+use crate::terminal::Voice;
 
 /// What is measured or re-estimated, and with which images.
 pub(crate) struct Opened {
     /// The network.
     pub(crate) model: String,
+    /// How its convolutions are computed.
+    pub(crate) convolution: Convolution,
     /// The file of the weights.
     pub(crate) weights: PathBuf,
     /// The data set.
@@ -35,6 +39,7 @@ impl Opened {
         let Some(run) = &subject.run else {
             return Ok(Self {
                 model: subject.model.clone().ok_or_else(|| missing("--model"))?,
+                convolution: Convolution::default(),
                 weights: subject.weights.clone().ok_or_else(|| missing("--weights"))?,
                 data: subject.data.clone().ok_or_else(|| missing("--data"))?,
                 data_dir: subject.data_dir.clone(),
@@ -54,6 +59,7 @@ impl Opened {
         }
         Ok(Self {
             model: model.name,
+            convolution: model.convolution,
             weights,
             data: data.dataset,
             // The data may have moved since.
@@ -61,6 +67,14 @@ impl Opened {
             options: split_of(data.validation, data.train_examples),
             of_run: true,
         })
+    }
+
+    /// The network without a past, for weights that come from elsewhere.
+    pub(crate) fn blank(&self, task: Task) -> Result<Box<dyn Replica>, Failure> {
+        let spec: ModelSpec = self.model.parse()?;
+        let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
+        let replica = spec.build(task, Origin { seed: 0, replica: 0 }, config)?;
+        Ok(Box::new(replica.with_precision(precision(self.convolution))))
     }
 
     /// Opens the data set.
@@ -90,11 +104,12 @@ pub(crate) fn task(source: &Source) -> Task {
     Task { images: source.shape, classes: source.num_classes }
 }
 
-/// A network without a past, for weights that come from elsewhere.
-pub(crate) fn blank(model: &str, task: Task) -> Result<Box<dyn Replica>, Failure> {
-    let spec: ModelSpec = model.parse()?;
-    let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
-    Ok(spec.build(task, Origin { seed: 0, replica: 0 }, config)?)
+/// What an experiment's word for convolutions means to a network.
+pub(crate) fn precision(convolution: Convolution) -> Precision {
+    match convolution {
+        Convolution::Winograd => Precision::Fast,
+        Convolution::Direct => Precision::Exact,
+    }
 }
 
 /// Reads weights from a file.
@@ -134,11 +149,13 @@ fn in_file(opened: &Opened, error: hwa_train::ReplicaError) -> Failure {
     Failure::Run(anyhow::Error::new(error).context(place))
 }
 
-/// Runs `work` on a pool of so many threads, or one per core.
+/// Runs `work` on a pool of so many threads, or one per core. It draws no bars, so that
+/// notices are plain lines.
 pub(crate) fn on_threads<T: Send>(
     threads: Option<NonZeroUsize>,
     work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> Result<T, Failure> {
+    notices::show(Voice::new(true));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.map_or(0, NonZeroUsize::get))
         .build()

@@ -344,6 +344,47 @@ fn a_resume_with_other_settings_names_the_difference() {
     failed(&output, 2, "`hwa.num_models` is 2 there, asked for is 3");
 }
 
+/// Both ways of computing convolutions: each repeats its bits, and they are not the same.
+#[test]
+fn convolutions_are_computed_as_the_experiment_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = |name: &str, convolution: &str| {
+        let run = folder.path().join(name);
+        let set = format!("model.convolution={convolution}");
+        succeeded(&short_train(&run).args(["--set", &set]).output().unwrap());
+        run
+    };
+    let (winograd, direct) = (train("winograd", "winograd"), train("direct", "direct"));
+    assert_eq!(fingerprint(&train("winograd-again", "winograd")), fingerprint(&winograd));
+    assert_eq!(fingerprint(&train("direct-again", "direct")), fingerprint(&direct));
+    let weights = |run: &Path| fs::read(run.join("checkpoints/outer-000003.safetensors")).unwrap();
+    assert_ne!(weights(&direct), weights(&winograd));
+    let stored = fs::read_to_string(direct.join("experiment.toml")).unwrap();
+    assert!(stored.contains("convolution = \"direct\""), "{stored}");
+
+    // A later look at the run computes as it did; without the run, by the default.
+    let summary = fs::read_to_string(direct.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let measured = summary["test"]["hwa"]["loss"].as_f64().unwrap();
+    let away = |output: Output| (json(&output)["loss"].as_f64().unwrap() / measured - 1.0).abs();
+    // Batches as in training: how scores are rounded depends on how many there are at once.
+    let batch = ["--batch", "20"];
+    let of_run = hwa(&["evaluate", "--json", "--run"]).arg(&direct).args(batch).output().unwrap();
+    let best = direct.join("best.safetensors");
+    let of_file = hwa(&EVALUATE).arg(best).args(batch).output().unwrap();
+    let (of_run, of_file) = (away(of_run), away(of_file));
+    assert!(of_run < 1e-13 && 1e-11 < of_file && of_file < 1e-4, "{of_run:e} {of_file:e}");
+
+    let resumed = hwa(&["train", "--set", "model.convolution=winograd", "--resume"])
+        .arg(&direct)
+        .output()
+        .unwrap();
+    failed(&resumed, 2, "`model.convolution` is \"direct\" there, asked for is \"winograd\"");
+    let set = ["--set", "model.convolution=fft"];
+    let unknown = short_train(&folder.path().join("fft")).args(set).output().unwrap();
+    failed(&unknown, 2, "model.convolution");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_damaged_run_says_what_is_damaged_and_how_to_go_back() {

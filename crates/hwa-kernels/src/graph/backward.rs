@@ -52,12 +52,10 @@ impl Program {
     pub fn backward(&self, tape: Tape, parameters: &[&[f32]], gradient: &[f32]) -> Gradients {
         let shape = self.output();
         assert_eq!(gradient.len(), shape.pixels() * shape.channels, "length of the gradient");
-        let arriving =
-            self.kept.iter().map(|kept| Arriving { missing: kept.readers, ..Arriving::default() });
         let mut run = Run {
             program: self,
             parameters,
-            arriving: arriving.collect(),
+            arriving: self.expected(),
             gradients: parameters.iter().map(|_| Vec::new()).collect(),
             images: None,
             tape,
@@ -74,6 +72,20 @@ impl Program {
             gradient.resize(size, 0.0);
         }
         Gradients { parameters: run.gradients, images: run.images }
+    }
+
+    /// For each tensor, that a gradient is missing from every reader that the output depends
+    /// on; the others have none to give.
+    fn expected(&self) -> Vec<Arriving> {
+        let mut arriving: Vec<Arriving> = Vec::new();
+        arriving.resize_with(self.kept.len(), Arriving::default);
+        arriving[self.output.slot.0].missing = 1;
+        for step in self.steps.iter().rev() {
+            if arriving[step.slot.0].missing > 0 {
+                step.action.views().iter().for_each(|view| arriving[view.slot.0].missing += 1);
+            }
+        }
+        arriving
     }
 }
 

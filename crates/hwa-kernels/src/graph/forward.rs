@@ -89,7 +89,8 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If the images or a parameter do not have the length that the graph asks for.
+    /// If the images or a parameter do not have the length that the graph asks for, or if the
+    /// program has a [`limit`](Self::limit).
     pub fn forward(
         &self,
         pool: &Pool,
@@ -98,6 +99,7 @@ impl Program {
         statistics: Statistics<'_>,
         remember: bool,
     ) -> Forward {
+        assert_eq!(self.limit(), None, "what the kernels do not cover");
         assert_eq!(images.len(), self.input.pixels() * self.input.channels, "number of pixels");
         assert!(parameters.len() >= self.parameters, "number of parameters");
         let given = matches!(statistics, Statistics::Given(_));

@@ -23,7 +23,7 @@ mod tests;
 
 pub use backward::Gradients;
 pub use forward::{Forward, Statistics, Tape};
-pub use plan::{Program, ProgramError};
+pub use plan::{Limit, Program, ProgramError};
 pub use profile::Times;
 
 use crate::conv::Form;
@@ -32,6 +32,13 @@ use crate::read::Activation;
 /// A tensor in a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node(pub(crate) usize);
+
+impl Node {
+    /// Its place among the operations of its graph.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// A parameter: its place among those that a run is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,7 +147,7 @@ pub enum Operation {
 
 impl Operation {
     /// What it reads.
-    pub(crate) fn inputs(&self) -> Vec<Node> {
+    pub fn inputs(&self) -> Vec<Node> {
         match *self {
             Self::Input => vec![],
             Self::Add { a, b } | Self::Concat { a, b, .. } => vec![a, b],
@@ -171,6 +178,11 @@ impl Default for Graph {
 impl Graph {
     /// The images.
     pub const INPUT: Node = Node(0);
+
+    /// What is computed, in order: the operation of each node.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
 
     /// What was added last, which is what a program gives.
     pub fn last(&self) -> Node {

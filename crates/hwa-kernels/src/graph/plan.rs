@@ -128,7 +128,7 @@ pub(super) struct Kept {
     pub readers: usize,
 }
 
-/// A graph that is ready to run on images of one shape.
+/// A graph that is planned for images of one shape.
 #[derive(Debug)]
 pub struct Program {
     pub(super) level: Level,
@@ -140,7 +140,22 @@ pub struct Program {
     pub(super) clock: Clock,
     /// What the network gives.
     pub(super) output: View,
+    limit: Option<Limit>,
 }
+
+/// What there is no kernel for, although the graph is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// A window that is too large for max pooling, which counts its pixels in one byte.
+    #[error("max pooling has a window of {kernel}, the kernels have at most {MAX_WINDOW}")]
+    MaxPool {
+        /// Rows and columns of the window.
+        kernel: usize,
+    },
+}
+
+/// Rows and columns of the largest window of max pooling.
+const MAX_WINDOW: usize = 15;
 
 /// A graph that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -174,11 +189,11 @@ pub enum ProgramError {
         /// How many there are.
         channels: usize,
     },
-    /// Windows that max pooling does not have.
+    /// Padding that could fill a window of max pooling, so that it had no largest pixel.
     #[error(
-        "max pooling with a window of {kernel} and padding {padding}: expected a window of at most 15 and padding of at most half of it"
+        "max pooling with a window of {kernel} and padding {padding}: expected padding of at most half of the window"
     )]
-    MaxPool {
+    Padding {
         /// Rows and columns of a window.
         kernel: usize,
         /// Pixels on each side.
@@ -196,6 +211,9 @@ pub enum ProgramError {
 
 impl Program {
     /// Plans the steps of a graph for images of a shape.
+    ///
+    /// A graph that the kernels do not cover is planned as well; its program has a
+    /// [`limit`](Self::limit) and can be asked for shapes and costs, but not run.
     pub fn new(graph: &Graph, input: Shape, way: (Level, Precision)) -> Result<Self, ProgramError> {
         Self::plan(graph, Planner::new(graph, input, way))
     }
@@ -219,6 +237,11 @@ impl Program {
             planner.views.push(view);
         }
         Ok(planner.finish())
+    }
+
+    /// What keeps the kernels from running it, if anything does.
+    pub fn limit(&self) -> Option<Limit> {
+        self.limit
     }
 
     /// The shape of what the network gives.
@@ -265,6 +288,7 @@ impl<'a> Planner<'a> {
             parameters: 0,
             clock: Clock::default(),
             output: View::plain(Slot(0)),
+            limit: None,
         };
         Self { graph, program, precision, views: Vec::new(), readers, image_gradient: false }
     }
@@ -338,9 +362,12 @@ impl<'a> Planner<'a> {
             }
             Operation::MaxPool { x, windows } => {
                 let (x, windows) = self.windows(x, windows)?;
-                if 2 * windows.padding > windows.kernel[0] || windows.kernel[0] > 15 {
-                    let (kernel, padding) = (windows.kernel[0], windows.padding);
-                    return Err(ProgramError::MaxPool { kernel, padding });
+                let (kernel, padding) = (windows.kernel[0], windows.padding);
+                if 2 * padding > kernel {
+                    return Err(ProgramError::Padding { kernel, padding });
+                }
+                if kernel > MAX_WINDOW {
+                    self.program.limit.get_or_insert(Limit::MaxPool { kernel });
                 }
                 self.step(windows.output(), Action::MaxPool { x, windows })
             }
@@ -437,7 +464,8 @@ impl<'a> Planner<'a> {
     /// The activation of the sum that made a tensor.
     fn sum_of(&mut self, view: View) -> Option<&mut Activation> {
         match self.program.steps.last_mut() {
-            Some(Step { slot, action: Action::Combine { activation, .. } })
+            // A copy of the images has another kernel, which does not activate.
+            Some(Step { slot, action: Action::Combine { b: Some(_), activation, .. } })
                 if *slot == view.slot && *activation == Activation::None =>
             {
                 Some(activation)

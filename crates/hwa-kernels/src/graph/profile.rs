@@ -50,7 +50,7 @@ impl Clock {
 
 impl Program {
     /// The same, with a clock at every step.
-    pub fn timed(self) -> Self {
+    pub fn timed(mut self) -> Self {
         let times = self.steps.iter().map(|step| Times {
             step: self.describe(step),
             multiply_adds: step.multiply_adds(),
@@ -58,8 +58,8 @@ impl Program {
             forward: Duration::ZERO,
             backward: Duration::ZERO,
         });
-        let clock = Clock(Some(Mutex::new(times.collect())));
-        Self { clock, ..self }
+        self.clock = Clock(Some(Mutex::new(times.collect())));
+        self
     }
 
     /// What the steps have taken since the last time this was asked; nothing unless

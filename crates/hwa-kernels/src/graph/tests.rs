@@ -588,3 +588,48 @@ fn shuffled_branches_find_their_way_back() {
     b.average(y);
     check(&b, "shuffled");
 }
+
+#[test]
+fn images_can_be_activated_at_once() {
+    let mut b = Builder::new(IMAGES);
+    let x = b.act(Graph::INPUT, Activation::Relu);
+    b.average(x);
+    check(&b, "activated images");
+}
+
+#[test]
+fn a_branch_that_leads_nowhere_holds_up_no_gradient() {
+    let mut b = Builder::new(IMAGES);
+    let x = b.conv(Graph::INPUT, 8, (3, 1), false);
+    let x = b.act(x, Activation::Relu);
+    b.slice(x, 1, 5);
+    let y = b.conv(x, 4, (1, 1), false);
+    b.slice(Graph::INPUT, 0, 1);
+    let y = b.norm(y);
+    b.average(y);
+    check(&b, "dead branch");
+}
+
+#[test]
+fn a_limit_of_the_kernels_is_told_apart_from_a_mistake() {
+    let input = Shape { images: 1, height: 20, width: 20, channels: 3 };
+    let plan = |kernel, padding, more: Option<Operation>| {
+        let mut graph = Graph::default();
+        let windows = Windows { kernel, stride: 1, padding };
+        graph.add(Operation::MaxPool { x: Graph::INPUT, windows });
+        if let Some(operation) = more {
+            graph.add(operation);
+        }
+        Program::new(&graph, input, (Level::best(), Precision::Fast))
+    };
+    assert_eq!(plan(15, 0, None).unwrap().limit(), None);
+    let large = plan(16, 8, None).unwrap();
+    assert_eq!(large.limit(), Some(Limit::MaxPool { kernel: 16 }));
+    assert_eq!(large.output(), Shape { height: 21, width: 21, ..input });
+    // Nothing would be the largest where a window is all padding.
+    let padding = plan(3, 2, None).unwrap_err();
+    assert_eq!(padding, ProgramError::Padding { kernel: 3, padding: 2 });
+    // Mistakes are found beyond the limit, too.
+    let sum = Operation::Add { a: Graph::INPUT, b: Node(1) };
+    assert!(matches!(plan(16, 0, Some(sum)), Err(ProgramError::Shapes { .. })));
+}

@@ -7,14 +7,13 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
-use hwa_kernels::graph::{Gradients, Graph, Program, Statistics, Tape};
-use hwa_kernels::simd::Level;
-use hwa_kernels::{Moments, Pool, Precision, Shape};
+use hwa_kernels::graph::{Gradients, Program, Statistics, Tape};
+use hwa_kernels::{Moments, Pool, Shape};
 
 /// What a network does, apart from its tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    pub graph: Arc<Graph>,
+    pub program: Arc<Program>,
     /// The length of each parameter; they come one after the other.
     pub sizes: Arc<[usize]>,
     /// The statistics to normalise by; without, those of the batch.
@@ -22,49 +21,9 @@ pub(crate) struct Call {
     /// Gets what the batch norms saw, and in how many values.
     pub seen: Arc<Mutex<Vec<(Moments, usize)>>>,
     pub pool: Pool,
-    pub precision: Precision,
-}
-
-/// A run forward, for the way back.
-#[derive(Debug, Clone)]
-pub(crate) struct Ran {
-    call: Call,
-    program: Arc<Program>,
-    images: FloatTensor<Flex>,
-    parameters: FloatTensor<Flex>,
-    tape: Arc<Mutex<Option<Tape>>>,
 }
 
 impl Call {
-    /// Runs forward; `way_back` says what for: nothing, parameters, or images as well.
-    pub(crate) fn forward(
-        self,
-        images: FloatTensor<Flex>,
-        parameters: FloatTensor<Flex>,
-        way_back: WayBack,
-    ) -> (FloatTensor<Flex>, Ran) {
-        let (images, parameters) = (images.to_contiguous(), parameters.to_contiguous());
-        let [n, height, width, channels] = images.shape().dims();
-        let shape = Shape { images: n, height, width, channels };
-        let program = Arc::new(self.program(shape, way_back));
-        let remember = way_back != WayBack::None;
-        let mut ran = Ran { call: self, program, images, parameters, tape: Arc::default() };
-        let (output, tape) = ran.run(remember);
-        ran.tape = Arc::new(Mutex::new(tape));
-        (output, ran)
-    }
-
-    #[allow(clippy::panic)] // As Burn's own operations do when shapes do not fit.
-    fn program(&self, shape: Shape, way_back: WayBack) -> Program {
-        let level = Level::chosen().unwrap_or(Level::best());
-        let way = (level, self.precision);
-        let program = match way_back {
-            WayBack::Images => Program::with_image_gradient(&self.graph, shape, way),
-            WayBack::None | WayBack::Parameters => Program::new(&self.graph, shape, way),
-        };
-        program.unwrap_or_else(|error| panic!("the network cannot be run: {error}"))
-    }
-
     fn parameters<'a>(&self, mut flat: &'a [f32]) -> Vec<&'a [f32]> {
         let mut parameters = Vec::with_capacity(self.sizes.len());
         for &size in &*self.sizes {
@@ -76,29 +35,49 @@ impl Call {
     }
 }
 
-/// What a run forward has to remember.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WayBack {
-    /// There is none.
-    None,
-    /// For the gradient of the parameters.
-    Parameters,
-    /// For the gradient of the images as well.
-    Images,
+/// A run of a network, with what the way back needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Ran {
+    call: Call,
+    images: FloatTensor<Flex>,
+    parameters: FloatTensor<Flex>,
+    tape: Arc<Mutex<Option<Tape>>>,
 }
 
 impl Ran {
+    /// A run that has yet to begin.
+    pub(crate) fn new(
+        call: Call,
+        images: FloatTensor<Flex>,
+        parameters: FloatTensor<Flex>,
+    ) -> Self {
+        let (images, parameters) = (images.to_contiguous(), parameters.to_contiguous());
+        Self { call, images, parameters, tape: Arc::default() }
+    }
+
+    /// Runs forward.
+    pub(crate) fn forward(&self) -> FloatTensor<Flex> {
+        self.run(false).0
+    }
+
+    /// Runs forward, and remembers what backward needs.
+    pub(crate) fn remember(mut self) -> (FloatTensor<Flex>, Self) {
+        let (output, tape) = self.run(true);
+        self.tape = Arc::new(Mutex::new(tape));
+        (output, self)
+    }
+
     fn run(&self, remember: bool) -> (FloatTensor<Flex>, Option<Tape>) {
+        let Call { program, given, seen, pool, .. } = &self.call;
         let parameters = self.call.parameters(numbers(&self.parameters));
-        let statistics = match &self.call.given {
+        let statistics = match given {
             Some(given) => Statistics::Given(given),
             None => Statistics::Batch,
         };
         let images = numbers(&self.images);
-        let pool = &self.call.pool;
-        let found = self.program.forward(pool, images, &parameters, statistics, remember);
-        *self.call.seen.lock().unwrap_or_else(PoisonError::into_inner) = found.moments;
-        let Shape { images, height, width, channels } = self.program.output();
+        let found = program.forward(pool, images, &parameters, statistics, remember);
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = found.moments;
+        let Shape { images, height, width, channels } = program.output();
         let output = TensorData::new(found.output, [images, height, width, channels]);
         (tensor(output), found.tape)
     }
@@ -114,7 +93,7 @@ impl Ran {
         let parameters = self.call.parameters(numbers(&self.parameters));
         let gradient = gradient.to_contiguous();
         let gradients = match tape {
-            Some(tape) => self.program.backward(tape, &parameters, numbers(&gradient)),
+            Some(tape) => self.call.program.backward(tape, &parameters, numbers(&gradient)),
             None => Gradients { parameters: Vec::new(), images: None },
         };
         let mut flat = gradients.parameters.concat();

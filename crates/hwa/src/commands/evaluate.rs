@@ -37,7 +37,7 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
     let file = opened.weights.display();
     let (weights, metadata) = opened::weights(&opened.weights)?;
     let source = opened.source(&opened.options)?;
-    let mut replica = opened::blank(&opened.model, opened::task(&source))?;
+    let mut replica = opened.blank(opened::task(&source))?;
     let splits = &source.splits;
     if let Some(line) = which_split(arguments.split, splits, &opened) {
         tell(line);

@@ -62,7 +62,7 @@ fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failur
         true => (source.transform.without_augmentation(), 0.0),
         false => (source.transform.clone(), arguments.tolerance),
     };
-    let mut replica = opened::blank(&opened.model, opened::task(&source))?;
+    let mut replica = opened.blank(opened::task(&source))?;
     let train = source.splits.train.clone();
     let available = train.len();
     let batches =

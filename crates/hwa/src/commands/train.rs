@@ -20,6 +20,7 @@ use crate::arguments::Train;
 use crate::console::Console;
 use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
+use crate::notices;
 use crate::opened;
 use crate::output::{give, tell};
 use crate::summary::{describe, json_summary};
@@ -103,6 +104,7 @@ impl Planned {
 
     fn train(&self, arguments: &Train, dir: &RunDir) -> Result<Outcome, Failure> {
         let voice = Voice::new(arguments.plain);
+        notices::show(voice.clone());
         let console = Console::new(voice.clone(), &self.settings, recorded(dir));
         tell(self.title(dir.path().display()));
         let interrupt = interrupt_on_ctrl_c(voice)?;
@@ -120,10 +122,12 @@ impl Planned {
                 let config = SgdConfig { momentum, weight_decay };
                 let origin = Origin { seed, replica: init };
                 let built = self.spec.build(opened::task(&self.source), origin, config);
-                built.map_err(|error| ReplicaError::Framework {
+                let replica = built.map_err(|error| ReplicaError::Framework {
                     operation: "building the network",
                     reason: error.to_string(),
-                })
+                })?;
+                let precision = opened::precision(self.experiment.model.convolution);
+                Ok(Box::new(replica.with_precision(precision)))
             },
             dir,
             identity: Identity {

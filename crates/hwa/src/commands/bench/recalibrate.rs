@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use hwa_core::seed::{Purpose, Random};
 use hwa_data::{Augment, Channel, InMemory, Normalise, RecalibrationBatches, Subset, Transform};
-use hwa_nn::{ModelSpec, Task};
+use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
+use hwa_train::Replica;
 use serde_json::json;
 
 use super::{megabytes, task};
@@ -53,7 +54,8 @@ pub(crate) fn run(arguments: &BenchRecalibrate) -> Result<(), Failure> {
 fn measure(arguments: &BenchRecalibrate) -> Result<Measured, Failure> {
     let spec: ModelSpec = arguments.model.parse()?;
     let task = task(spec, arguments.size, arguments.classes);
-    let mut replica = opened::blank(&arguments.model, task)?;
+    let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
+    let mut replica = spec.build(task, Origin { seed: 0, replica: 0 }, config)?;
     let images = made_up(task, arguments.images.get())?;
     let batches = RecalibrationBatches::new(images, transform(task)?, arguments.batch, 1);
     replica.recalibrate(&mut batches.clone().take(WARMUP), 0.0)?;

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
             let mut replica = spec.build(task, origin, config)?;
             let batch = noise(task, arguments.batch.get(), number as u32);
             match start.wait() {
-                true => median_step(arguments, replica.as_mut(), &batch).map(Some),
+                true => median_step(arguments, &mut replica, &batch).map(Some),
                 false => Ok(None),
             }
         })

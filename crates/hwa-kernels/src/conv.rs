@@ -292,7 +292,7 @@ impl Source<'_> {
             }
             Self::Gradient { gradient, x, coefficients } => {
                 let lens = (gradient.len(), x.len(), coefficients.len());
-                assert_eq!(lens, (len, len, 3 * width));
+                assert_eq!(lens, (len, len, 4 * width));
             }
         }
     }

@@ -16,7 +16,10 @@ use crate::span::{Span, SpanMut};
 const BLOCK: usize = 512;
 
 /// Numbers of a tensor that the cache does not hold until they are read again.
-const PAST: usize = 4 << 20;
+const PAST: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+
+/// Numbers of a cache line.
+const LINE: usize = 16;
 
 /// Pixels whose mean stands for the mean of all while it is not known.
 const FIRST: usize = 64;
@@ -167,10 +170,15 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// For a tensor of `len` numbers: the results of a large one are made in the cache and
-    /// written past it.
+    /// For a tensor of `len` numbers: the results of a large one are written past the cache.
     pub(crate) fn of(self, len: usize) -> Self {
-        Self { past: len >= PAST && self.level.lanes() == 16, ..self }
+        // Only a vector that fills a line is written without reading the line first.
+        Self { past: len >= PAST && self.level.lanes() == LINE, ..self }
+    }
+
+    /// Whether to write past the cache. The CPU does so only to lines, from their start.
+    fn writes_past(&self, results: &[f32]) -> bool {
+        self.past && results.as_ptr().addr().is_multiple_of(LINE * size_of::<f32>())
     }
 
     /// Finishes the results of `work`: whole pixels, of which `pixel` is the first in the tensor.
@@ -180,7 +188,7 @@ impl<'a> Finisher<'a> {
         results: &mut [f32],
         work: impl FnOnce(&mut [f32]),
     ) {
-        if self.past {
+        if self.writes_past(results) {
             with_scratch([results.len()], |[made]| {
                 work(made);
                 self.run_to(pixel, made, results);
@@ -223,7 +231,7 @@ impl<'a> Finisher<'a> {
     /// Makes and finishes results, of which `pixel` is the first in the tensor.
     fn end(&mut self, pixel: usize, to: &mut [f32], maker: &impl Makes) {
         self.prepare(&[]);
-        let (level, past) = (self.level, self.past);
+        let (level, past) = (self.level, self.writes_past(to));
         let moments = matches!(self.finish.sums, Sums::Moments);
         let to = SpanMut::new(to);
         let (block, _) = self.block_at(pixel, to, to);
@@ -235,8 +243,8 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// As [`run`](Self::run), from a place in the cache to the tensor.
-    pub(crate) fn run_to(&mut self, pixel: usize, results: &mut [f32], to: &mut [f32]) {
+    /// As [`run`](Self::run), from a place in the cache past it to the tensor.
+    fn run_to(&mut self, pixel: usize, results: &mut [f32], to: &mut [f32]) {
         self.prepare(results);
         let mut pixel = pixel;
         let blocks = results.chunks_mut(BLOCK * self.width).zip(to.chunks_mut(BLOCK * self.width));

@@ -68,7 +68,7 @@ impl Normaliser {
         Self { coefficients, mean, moments, epsilon: affine.epsilon, scale: scales }
     }
 
-    /// The gradients of weight and bias, and `a`, `b`, `c` of each padded channel, from the sums
+    /// The gradients of weight and bias, and the [coefficients](crate::read::Source::Gradient) of each padded channel, from the sums
     /// of `g` and of `g * (x - mean)` over `count` pixels.
     pub(crate) fn backward(
         &self,
@@ -77,7 +77,7 @@ impl Normaliser {
     ) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
         let channels = self.scale.len();
         let (width, n) = (padded(channels), count as f64);
-        let mut coefficients = vec![0.0; 3 * width];
+        let mut coefficients = vec![0.0; 4 * width];
         let (mut weight, mut bias) = (vec![0.0; channels], vec![0.0; channels]);
         for c in 0..channels {
             let spread = self.moments.variance[c] + self.epsilon;
@@ -89,10 +89,9 @@ impl Normaliser {
             let slope = -self.scale[c] * product / (spread * n);
             coefficients[c] = self.scale[c] as f32;
             coefficients[width + c] = slope as f32;
-            // With the slope as it is rounded: times a large mean, its rounding would show.
-            let slope = f64::from(slope as f32);
             coefficients[2 * width + c] =
-                (-self.scale[c] * sums[c] / n - slope * self.moments.mean[c]) as f32;
+                (-self.scale[c] * sums[c] / n - slope * (self.moments.mean[c] - mean)) as f32;
+            coefficients[3 * width + c] = self.mean[c];
         }
         (weight, bias, coefficients)
     }

@@ -45,13 +45,13 @@ pub enum Source<'a> {
         /// What follows.
         activation: Activation,
     },
-    /// `a * gradient + b * x + c`: the gradient of batch norm's input.
+    /// `a * gradient + b * (x - mean) + c`: the gradient of batch norm's input.
     Gradient {
         /// The gradient of the normalised tensor.
         gradient: &'a [f32],
         /// What was normalised.
         x: &'a [f32],
-        /// `a`, then `b`, then `c`, of each padded channel.
+        /// `a`, then `b`, `c` and the mean, of each padded channel.
         coefficients: &'a [f32],
     },
 }
@@ -168,20 +168,20 @@ pub(crate) struct Gradient<'a> {
 }
 
 impl Reader for Gradient<'_> {
-    type Channels<S: Simd> = [S; 3];
+    type Channels<S: Simd> = [S; 4];
 
     #[inline(always)]
-    unsafe fn channels<S: Simd>(self, c: usize) -> [S; 3] {
-        let at = self.coefficients;
+    unsafe fn channels<S: Simd>(self, c: usize) -> [S; 4] {
         // SAFETY: by contract.
-        unsafe { [at.vector(c), at.vector(self.width + c), at.vector(2 * self.width + c)] }
+        std::array::from_fn(|i| unsafe { self.coefficients.vector(i * self.width + c) })
     }
 
     #[inline(always)]
-    unsafe fn vector<S: Simd>(self, i: usize, [a, b, c]: [S; 3]) -> S {
+    unsafe fn vector<S: Simd>(self, i: usize, [a, b, c, mean]: [S; 4]) -> S {
         // SAFETY: by contract.
         let (gradient, x): (S, S) = unsafe { (self.gradient.vector(i), self.x.vector(i)) };
-        gradient.mul_add(a, x.mul_add(b, c))
+        // Less the mean first: a large one costs no digits.
+        gradient.mul_add(a, x.sub(mean).mul_add(b, c))
     }
 
     #[inline(always)]

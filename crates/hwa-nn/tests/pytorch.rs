@@ -589,7 +589,9 @@ impl Case<'_> {
     fn check_step(&self, replica: &mut BurnReplica<Model>) {
         let loss = replica.step(&self.batch(), 0.0).unwrap().loss;
         let error = (loss / self.golden.loss - 1.0).abs();
-        self.check_error("loss", error, self.golden.torch_loss_error);
+        // A single number may be right by luck: it follows the scores.
+        let torch = self.golden.torch_loss_error.max(self.golden.torch_scores_error);
+        self.check_error("loss", error, torch);
         self.check_statistics(&replica.state().unwrap().weights);
         self.check_gradients(&replica.momentum().unwrap());
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::expected::{Sources, assert_finishes, assert_threads_change_nothing, coarse};
+use crate::memory::Buffer;
 use crate::reference::{Reference, error, images, noise, to_f64};
 use crate::weights::Dense;
 use proptest::prelude::*;
@@ -70,12 +71,12 @@ fn results_are_finished_forward_and_backward() {
         let (x, g) = (images(conv.input, 1), images(conv.output(), 2));
         let w = noise(40 * 9, 3);
         assert_finishes(conv.output(), |finish| {
-            let mut y = vec![f32::NAN; conv.output().len()];
+            let mut y = Buffer::zeros(conv.output().len());
             let totals = conv.forward(Source::Stored(&x), &w, &mut y, finish);
             (y, totals)
         });
         assert_finishes(conv.input, |finish| {
-            let (mut dx, mut dw) = (vec![f32::NAN; x.len()], vec![f32::NAN; w.len()]);
+            let (mut dx, mut dw) = (Buffer::zeros(x.len()), vec![f32::NAN; w.len()]);
             let (x, g) = (Source::Stored(&x), Source::Stored(&g));
             let totals = conv.backward(x, g, &w, Some((&mut dx, finish)), &mut dw);
             (dx, totals)

@@ -1,4 +1,6 @@
 use super::*;
+use crate::expected::assert_finishes;
+use crate::memory::Buffer;
 use crate::reference::{Reference, error, images, noise, to_f64};
 use proptest::prelude::*;
 
@@ -82,6 +84,31 @@ fn pixels_of_three_numbers_need_no_padding() {
         (y, dw)
     };
     assert_eq!(run(padded_input, &x), run(dense_input, &dense));
+}
+
+#[test]
+fn results_are_finished_forward_and_backward() {
+    let input = Shape { images: 12, height: 9, width: 8, channels: 40 };
+    for (level, kernel, stride) in Level::available()
+        .into_iter()
+        .flat_map(|level| [(level, 1, 1), (level, 3, 1), (level, 3, 2)])
+    {
+        let form = Dense { outputs: 24, inputs: 40, kernel: [kernel, kernel] };
+        let (padding, input_stride) = (kernel / 2, input.stride());
+        let conv = Direct { level, form, stride, padding, input, input_stride };
+        let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(conv.output(), 3));
+        assert_finishes(conv.output(), |finish| {
+            let mut y = Buffer::zeros(conv.output().len());
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, finish);
+            (y, totals)
+        });
+        assert_finishes(input, |finish| {
+            let (mut dx, mut dw) = (Buffer::zeros(x.len()), vec![f32::NAN; w.len()]);
+            let (x, g) = (Source::Stored(&x), Source::Stored(&g));
+            let totals = conv.backward(x, g, (&w, &mut dw), Some((&mut dx, finish)));
+            (dx, totals)
+        });
+    }
 }
 
 #[test]

@@ -359,9 +359,9 @@ NETWORKS = {
     "resnet20": (lambda: ResNet(20, CLASSES), (0.0, 0.0), 4, 8, 2000),
     "vgg16_cifar": (lambda: Vgg16(CLASSES), (-1.5, 1.5), 4, 32, 200),
     "mobilenet_v2_cifar": (lambda: mobilenet_v2_cifar(CLASSES), (1.5, 1.5), 4, 16, 200),
-    "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 2, 64, 200),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200),
     "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100),
-    "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 2, 64, 200),
+    "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200),
 }
 
 

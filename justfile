@@ -8,7 +8,7 @@ default:
 test:
     cargo test --workspace
 
-# Every network on another backend of Burn (takes minutes to build)
+# A network on another backend of Burn (takes minutes to build)
 test-backends:
     cargo test -p hwa-nn --features ndarray --test standard another_backend
 

@@ -30,6 +30,9 @@ BATCH, REPLICAS, THREADS, IMAGES = 128, 2, 1, 12800
 # Of the peer's memory.
 MEMORY_GOAL = 0.5
 
+# Settings of the caller's that would change what is measured.
+FOREIGN = ("HWA_SIMD", "RAYON_", "OMP_", "MKL_", "ONEDNN_", "ATEN_", "MALLOC_")
+
 # glibc would hand memory back after every step and pay for it in page faults at the next one.
 PEER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
@@ -252,7 +255,8 @@ def output(command, hint="", environment=None):
     """What a program prints; its failure ends everything, with what it said."""
     command = [str(part) for part in command]
     try:
-        every = {**os.environ, **(environment or {})}
+        every = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        every |= environment or {}
         done = subprocess.run(command, env=every, capture_output=True, text=True)
     except OSError as error:
         fail(f"{command[0]} cannot be run: {error.strerror}", hint)

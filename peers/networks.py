@@ -1,4 +1,7 @@
-"""The networks of `hwa models` in PyTorch: the same layers, so the same work."""
+"""The networks of `hwa models` in PyTorch: the same layers, so the same work.
+
+MobileNetV2 is without its dropout, which `hwa` does not have yet.
+"""
 
 import torch.nn as nn
 import torch.nn.functional as F
@@ -90,4 +93,5 @@ def mobilenet_v2(classes):
     network = tv.mobilenet_v2(num_classes=classes)
     network.features[0][0].stride = (1, 1)
     network.features[2].conv[1][0].stride = (1, 1)
+    network.classifier[0] = nn.Identity()
     return network

@@ -67,10 +67,12 @@ fn run(name: &str, level: Level, (steps, layers): (usize, bool)) {
         half * 1e3,
         (whole - half) * 1e3
     );
+    let mut first = true;
     for times in program.take_times() {
         let ms = |time: Duration| time.as_secs_f64() * 1e3 / steps as f64;
-        // Forward, and the gradients of weights and input, if there is one.
         let rate = |time, of: f64| 2.0 * of * times.multiply_adds as f64 / ms(time) / 1e6;
+        // The gradients of weights and input; images have none.
+        let backward = if std::mem::take(&mut first) { 1.0 } else { 2.0 };
         println!(
             "  {:44} {:5.1} MB  forward {:6.2} ms {:6.1} GF/s  backward {:6.2} ms {:6.1} GF/s",
             times.step,
@@ -78,7 +80,7 @@ fn run(name: &str, level: Level, (steps, layers): (usize, bool)) {
             ms(times.forward),
             rate(times.forward, 1.0),
             ms(times.backward),
-            rate(times.backward, 2.0),
+            rate(times.backward, backward),
         );
     }
 }

@@ -97,13 +97,19 @@ impl Totals {
     /// The mean and the variance, divided by the number of pixels, of each padded channel.
     pub fn moments(parts: &[Self]) -> (Vec<f64>, Vec<f64>) {
         let width = parts.iter().map(|part| part.first.len()).max().unwrap_or(0);
-        let (mut mean, mut squares) = (vec![0.0; width], vec![0.0; width]);
+        let (mut mean, mut squares) = (vec![0.0_f64; width], vec![0.0; width]);
         let mut count = 0.0;
         for part in parts.iter().filter(|part| part.count > 0) {
             let n = part.count as f64;
             for c in 0..width {
                 let excess = part.first[c] / n;
                 let part_mean = f64::from(part.about[c]) + excess;
+                if !(mean[c].is_finite() && part_mean.is_finite()) {
+                    // Infinity and infinity are one, and their distance is not a number.
+                    mean[c] = (mean[c] * count + part_mean * n) / (count + n);
+                    squares[c] = f64::NAN;
+                    continue;
+                }
                 // A sum of squares cannot be negative but for rounding; a NaN stays one.
                 let part_squares = part.second[c] - excess * part.first[c];
                 let part_squares = if part_squares < 0.0 { 0.0 } else { part_squares };
@@ -171,9 +177,10 @@ impl<'a> Finisher<'a> {
     }
 
     /// For a tensor of `len` numbers: the results of a large one are written past the cache.
-    pub(crate) fn of(self, len: usize) -> Self {
+    pub(crate) fn of(mut self, len: usize) -> Self {
         // Only a vector that fills a line is written without reading the line first.
-        Self { past: len >= PAST && self.level.lanes() == LINE, ..self }
+        self.past = len >= PAST && self.level.lanes() == LINE;
+        self
     }
 
     /// Whether to write past the cache. The CPU does so only to lines, from their start.
@@ -284,12 +291,8 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    pub(crate) fn totals(self) -> Totals {
-        if self.past {
-            // Before others may read what was written past the cache.
-            self.level.run(Fence);
-        }
-        self.totals
+    pub(crate) fn totals(mut self) -> Totals {
+        std::mem::take(&mut self.totals)
     }
 
     fn block<const TO: u8>(
@@ -493,6 +496,15 @@ impl Ending for Plain<'_> {
     unsafe fn gather<S: Simd>(&mut self, _: usize, _: Gathered<S>) {}
 }
 
+impl Drop for Finisher<'_> {
+    fn drop(&mut self) {
+        if self.past {
+            // Before others may read what was written past the cache.
+            self.level.run(Fence);
+        }
+    }
+}
+
 /// Asks for numbers that will be used soon.
 struct LookAhead<'a> {
     numbers: Span<'a>,
@@ -528,6 +540,8 @@ fn first_mean(results: &[f32], width: usize) -> Vec<f32> {
     for pixel in results.chunks(width).take(count) {
         mean.iter_mut().zip(pixel).for_each(|(m, x)| *m += x / count as f32);
     }
+    // Nothing is about infinity.
+    mean.iter_mut().filter(|m| !m.is_finite()).for_each(|m| *m = 0.0);
     mean
 }
 
@@ -685,5 +699,38 @@ impl<const TO: u8, const SKIP: bool, const GATE: u8, const SUMS: u8> Ending
                 *to_second += f64::from(second);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments_of(parts: &[[f32; 3]]) -> (f64, f64) {
+        let totals = |pixels: &[f32; 3]| {
+            let mut results: Vec<f32> = pixels.iter().flat_map(|x| [*x; 16]).collect();
+            let mut finisher = Finisher::new(Level::best(), Finish::MOMENTS, 16);
+            finisher.run(0, &mut results);
+            finisher.totals()
+        };
+        let (mean, variance) = Totals::moments(&parts.iter().map(totals).collect::<Vec<_>>());
+        (mean[0], variance[0])
+    }
+
+    #[test]
+    fn moments_are_those_of_all_parts() {
+        assert_eq!(moments_of(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), (3.5, 35.0 / 12.0));
+    }
+
+    #[test]
+    fn the_mean_of_infinity_is_infinite_wherever_it_stands() {
+        let (finite, first) = ([1.0, 2.0, 3.0], [f32::INFINITY, 1.0, 2.0]);
+        for parts in [[first, finite], [finite, first], [finite, [1.0, f32::INFINITY, 2.0]]] {
+            let (mean, variance) = moments_of(&parts);
+            assert_eq!(mean, f64::INFINITY);
+            assert!(variance.is_nan());
+        }
+        let (mean, _) = moments_of(&[finite, [f32::NAN, 0.0, 0.0], first]);
+        assert!(mean.is_nan());
     }
 }

@@ -3,12 +3,12 @@
 //! ```text
 //! normalised = scale * x + shift        scale = weight / sqrt(variance + epsilon)
 //!                                       shift = bias - mean * scale
-//! dx = a * g + b * x + c                a = scale
+//! dx = a * g + b * (x - mean) + c       a = scale
 //!                                       b = -scale * sum(g * (x - mean)) / ((variance + epsilon) * n)
-//!                                       c = -scale * sum(g) / n - b * mean
+//!                                       c = -scale * sum(g) / n
 //! ```
 //!
-//! All in `f64`, rounded once.
+//! All in `f64`, rounded once; `c` makes up for the rounding of the mean.
 
 use crate::simd::padded;
 
@@ -68,8 +68,8 @@ impl Normaliser {
         Self { coefficients, mean, moments, epsilon: affine.epsilon, scale: scales }
     }
 
-    /// The gradients of weight and bias, and the [coefficients](crate::read::Source::Gradient) of each padded channel, from the sums
-    /// of `g` and of `g * (x - mean)` over `count` pixels.
+    /// The gradients of weight and bias, and [coefficients](crate::read::Source::Gradient) of
+    /// each padded channel, from the sums of `g` and of `g * (x - mean)` over `count` pixels.
     pub(crate) fn backward(
         &self,
         (sums, products): (&[f64], &[f64]),

@@ -104,13 +104,13 @@ impl<'a> SpanMut<'a> {
     #[inline(always)]
     pub(crate) unsafe fn put_past<S: Simd>(self, i: usize, vector: S) {
         debug_assert!(i + S::LANES <= self.len, "{i} + {} of {}", S::LANES, self.len);
-        // SAFETY: within the span by contract.
+        debug_assert!(self.start.wrapping_add(i).addr().is_multiple_of(4 * S::LANES));
+        // SAFETY: within the span and aligned by contract.
         unsafe { vector.stream(self.start.add(i)) }
     }
 }
 
 /// Numbers that will be read soon, asked for bit by bit while others are worked on.
-#[derive(Clone)]
 pub(crate) struct Ahead<'a> {
     parts: [Span<'a>; 3],
     /// The lines that are asked for at a time.

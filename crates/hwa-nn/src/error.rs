@@ -9,7 +9,7 @@ use hwa_kernels::simd::LevelError;
 pub enum NnError {
     /// No such model.
     #[error(
-        "there is no model `{name}`: known are {known}, and resnet<d> for any depth d = 6n + 2"
+        "there is no model `{name}`: known are {known}, and resnet<d> for any depth d = 6n + 2 but 50 and 152"
     )]
     UnknownModel {
         /// The name given.

@@ -12,8 +12,9 @@
 use std::collections::{HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
-use burn::tensor::{Gradients, Tensor};
+use burn::tensor::{DType, Device, Gradients, Tensor};
 use hwa_core::{Role, Weights, WeightsError};
+use hwa_kernels::simd::Level;
 
 use crate::names;
 
@@ -106,19 +107,63 @@ struct Step<'a> {
 impl ModuleMapper for Step<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(gradient) = param.base().grad_remove(&mut self.gradients) else { return param };
-        let SgdConfig { momentum, weight_decay } = self.sgd.config;
+        let kept = self.sgd.momentum.remove(&param.id);
         let id = param.id;
         param.map(|weights| {
-            let (shape, weights) = (weights.shape(), weights.inner());
-            let mut direction = gradient + weights.clone() * weight_decay;
-            if momentum != 0.0 {
-                if let Some(kept) = self.sgd.momentum.remove(&id) {
-                    direction = kept.reshape(shape.clone()) * momentum + direction;
-                }
-                let flat = direction.clone().reshape([shape.num_elements()]);
-                self.sgd.momentum.insert(id, flat);
+            let (device, weights) = (weights.device(), weights.inner());
+            let on_kernels = device == Device::flex() && weights.dtype() == DType::F32;
+            let (weights, momentum) = match on_kernels {
+                true => self.on_kernels((weights, kept), gradient),
+                false => self.on_standard_operations((weights, kept), gradient),
+            };
+            if self.sgd.config.momentum != 0.0 {
+                self.sgd.momentum.insert(id, momentum);
             }
-            Tensor::from_inner(weights - direction * self.rate).require_grad()
+            Tensor::from_inner(weights).require_grad()
         })
+    }
+}
+
+impl Step<'_> {
+    /// In one pass; weights and momentum after the step.
+    fn on_kernels<const D: usize>(
+        &self,
+        (weights, momentum): (Tensor<D>, Option<Tensor<1>>),
+        gradient: Tensor<D>,
+    ) -> (Tensor<D>, Tensor<1>) {
+        let device = weights.device();
+        let momentum = momentum.unwrap_or_else(|| {
+            Tensor::zeros([weights.shape().num_elements()], (&device, DType::F32))
+        });
+        let (mut weights, mut momentum) = (weights.into_data(), momentum.into_data());
+        let gradient = gradient.into_data();
+        let SgdConfig { momentum: kept, weight_decay } = self.sgd.config;
+        let sgd = hwa_kernels::Sgd {
+            level: Level::chosen().unwrap_or(Level::best()),
+            rate: self.rate as f32,
+            momentum: kept as f32,
+            decay: weight_decay as f32,
+        };
+        // All three are of one type; otherwise there would be nothing to do.
+        if let (Ok(weights), Ok(momentum), Ok(gradient)) =
+            (weights.as_mut_slice(), momentum.as_mut_slice(), gradient.as_slice())
+        {
+            sgd.step(weights, momentum, gradient);
+        }
+        (Tensor::from_data(weights, &device), Tensor::from_data(momentum, &device))
+    }
+
+    fn on_standard_operations<const D: usize>(
+        &self,
+        (weights, momentum): (Tensor<D>, Option<Tensor<1>>),
+        gradient: Tensor<D>,
+    ) -> (Tensor<D>, Tensor<1>) {
+        let (shape, config) = (weights.shape(), self.sgd.config);
+        let mut direction = gradient + weights.clone() * config.weight_decay;
+        if let Some(kept) = momentum {
+            direction = kept.reshape(shape.clone()) * config.momentum + direction;
+        }
+        let momentum = direction.clone().reshape([shape.num_elements()]);
+        (weights - direction * self.rate, momentum)
     }
 }

@@ -21,7 +21,8 @@ use crate::sgd::SgdConfig;
 use crate::shufflenet::ShuffleNetV2;
 use crate::vgg::Vgg16;
 
-/// The depths that are usual; any `6n + 2` up to the paper's 1202 can be built.
+/// The depths that are usual; any `6n + 2` up to the paper's 1202 can be built, but for 50 and
+/// 152, which are torchvision's.
 const DEPTHS: [usize; 6] = [8, 20, 32, 44, 56, 110];
 const DEEPEST: usize = 1202;
 

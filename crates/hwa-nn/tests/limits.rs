@@ -67,7 +67,7 @@ fn what_the_kernels_do_not_cover_runs_and_is_told_once() {
     check(15, DType::F64);
     let told = "the network runs on Burn's own operations, which are slower: ";
     let expected = [
-        "max pooling has a window of 17, the kernels have at most 15",
+        "max pooling has a window of 17, the kernels have at most 16",
         "numbers are F64, the kernels have F32",
     ];
     assert_eq!(*KEPT.0.lock().unwrap(), expected.map(|reason| format!("{told}{reason}")));

@@ -38,7 +38,7 @@ struct Arriving {
     totals: Vec<Totals>,
     /// The whole of it, with respect to how the tensor is seen before its activation.
     whole: Option<Arc<Buffer>>,
-    /// `a`, `b` and `c` if it is seen through a batch norm.
+    /// Of each padded channel, if it is seen through a batch norm: see [`Source::Gradient`].
     coefficients: Option<Vec<f32>>,
 }
 
@@ -107,6 +107,12 @@ impl Run<'_> {
         let copy = Combine { level, channels: shape.channels, activation: Activation::None };
         let own = self.tape.kept[slot.0].take().unwrap_or_default();
         let gradient = match &coefficients {
+            // Given statistics scale: a number that is not finite must not meet a zero.
+            Some(coefficients) if self.tape.given => Source::Normalised {
+                x: &whole,
+                coefficients: &coefficients[..2 * shape.stride()],
+                activation: Activation::None,
+            },
             Some(coefficients) => Source::Gradient { gradient: &whole, x: &own, coefficients },
             None => Source::Stored(&whole),
         };
@@ -123,7 +129,7 @@ impl Run<'_> {
                         convolution.backward(source, gradient, weights, Some((input, finish)))
                     });
                 }
-                self.add(*weight, &weight_gradient);
+                self.add(*weight, weight_gradient);
             }
             Action::Combine { a, b: None, .. } if a.slot == Slot(0) => {
                 let mut images = vec![0.0; shape.pixels() * shape.channels];
@@ -368,8 +374,8 @@ impl Run<'_> {
             });
             if let Some((weight, bias, coefficients)) = found {
                 let norm = self.program.norms[number];
-                self.add(norm.weight, &weight);
-                self.add(norm.bias, &bias);
+                self.add(norm.weight, weight);
+                self.add(norm.bias, bias.clone());
                 self.arriving[slot.0].coefficients = Some(coefficients);
                 if let (Some(parameter), true) = (view.bias, self.tape.given) {
                     // Given statistics do not follow the bias; those of the batch take it
@@ -377,22 +383,22 @@ impl Run<'_> {
                     let scale = self.tape.norms[number].as_ref().map(|norm| &norm.coefficients);
                     let gradient: Vec<f32> =
                         scale.into_iter().flatten().zip(&bias).map(|(s, b)| s * b).collect();
-                    self.add(parameter, &gradient);
+                    self.add(parameter, gradient);
                 }
             }
         } else if let Some(parameter) = view.bias {
             let (sums, _) = Totals::products(totals);
             let gradient: Vec<f32> = sums[..shape.channels].iter().map(|s| *s as f32).collect();
-            self.add(parameter, &gradient);
+            self.add(parameter, gradient);
         }
         self.arriving[slot.0].whole = Some(whole);
     }
 
     /// Adds to the gradient of a parameter, which may be used more than once.
-    fn add(&mut self, Parameter(number): Parameter, gradient: &[f32]) {
+    fn add(&mut self, Parameter(number): Parameter, gradient: Vec<f32>) {
         let sum = &mut self.gradients[number];
         if sum.is_empty() {
-            sum.extend_from_slice(gradient);
+            *sum = gradient;
         } else {
             sum.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
         }

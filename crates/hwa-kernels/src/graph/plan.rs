@@ -155,7 +155,7 @@ pub enum Limit {
 }
 
 /// Rows and columns of the largest window of max pooling.
-const MAX_WINDOW: usize = 15;
+const MAX_WINDOW: usize = 16;
 
 /// A graph that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -622,14 +622,14 @@ fn a_limit_of_the_kernels_is_told_apart_from_a_mistake() {
         }
         Program::new(&graph, input, (Level::best(), Precision::Fast))
     };
-    assert_eq!(plan(15, 0, None).unwrap().limit(), None);
-    let large = plan(16, 8, None).unwrap();
-    assert_eq!(large.limit(), Some(Limit::MaxPool { kernel: 16 }));
-    assert_eq!(large.output(), Shape { height: 21, width: 21, ..input });
+    assert_eq!(plan(16, 0, None).unwrap().limit(), None);
+    let large = plan(17, 8, None).unwrap();
+    assert_eq!(large.limit(), Some(Limit::MaxPool { kernel: 17 }));
+    assert_eq!(large.output(), Shape { height: 20, width: 20, ..input });
     // Nothing would be the largest where a window is all padding.
     let padding = plan(3, 2, None).unwrap_err();
     assert_eq!(padding, ProgramError::Padding { kernel: 3, padding: 2 });
     // Mistakes are found beyond the limit, too.
     let sum = Operation::Add { a: Graph::INPUT, b: Node(1) };
-    assert!(matches!(plan(16, 0, Some(sum)), Err(ProgramError::Shapes { .. })));
+    assert!(matches!(plan(17, 0, Some(sum)), Err(ProgramError::Shapes { .. })));
 }

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
         None => ("images of the usual size", CLASSES),
     };
     give(format_args!(
-        "\nfor {whom} ({classes} classes); resnet<d> is there for any depth d = 6n + 2"
+        "\nfor {whom} ({classes} classes); resnet<d> is there for any depth d = 6n + 2 but 50 and 152"
     ));
     if !left_out.is_empty() {
         give(format_args!("the images are too small for {}", left_out.join(", ")));

@@ -234,7 +234,8 @@ impl Asked {
     fn network(&self) -> Result<ModelSpec, Failure> {
         self.experiment.model.name.parse().map_err(|error| match error {
             NnError::UnknownModel { name, known } => {
-                let known = format!("{known}, or resnet<d> for any depth d = 6n + 2");
+                let known =
+                    format!("{known}, or resnet<d> for any depth d = 6n + 2 but 50 and 152");
                 self.wrong("model.name", format!("must be one of {known}, found {name:?}"))
             }
             other => other.into(),

@@ -19,6 +19,9 @@ use crate::failure::Failure;
 use crate::opened;
 use crate::output::give;
 
+/// Bytes of images that a machine may have room for: 64 GiB.
+const MOST_BYTES: usize = 64 << 30;
+
 /// Batches before the clock starts.
 const WARMUP: usize = 3;
 
@@ -68,12 +71,12 @@ fn measure(arguments: &BenchRecalibrate) -> Result<Measured, Failure> {
 
 fn made_up(task: Task, count: usize) -> Result<Subset, Failure> {
     let mut random = Random::new(1, 0, Purpose::Recalibrate, [2, 0]);
-    let bytes = count.saturating_mul(task.images.len());
-    let mut pixels = Vec::with_capacity(bytes.next_multiple_of(8));
-    while pixels.len() < bytes {
-        pixels.extend(random.bits().to_le_bytes());
-    }
-    pixels.truncate(bytes);
+    let bytes = count.checked_mul(task.images.len()).filter(|bytes| *bytes <= MOST_BYTES);
+    let bytes = bytes.ok_or_else(|| {
+        Failure::usage(format!("--images {count}: that many images of this size are too many"))
+    })?;
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| random.bits().to_le_bytes());
+    let pixels = words.take(bytes).collect();
     let labels = (0..count).map(|_| random.below(task.classes as u64) as u32).collect();
     let images = InMemory::new(task.images, task.classes, pixels, labels)?;
     Ok(Subset::all(Arc::new(images)))

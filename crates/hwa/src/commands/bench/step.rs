@@ -126,7 +126,8 @@ fn median_step(
 
 fn noise(task: Task, count: usize, number: u32) -> Batch {
     let mut random = Random::new(1, number, Purpose::Augment, [0, 0]);
-    let images = (0..count * task.images.len()).map(|_| random.normal() as f32).collect();
+    let images =
+        (0..count.saturating_mul(task.images.len())).map(|_| random.normal() as f32).collect();
     let labels = (0..count).map(|_| random.below(task.classes as u64) as u32).collect();
     Batch { images, labels, shape: task.images }
 }

@@ -5,9 +5,9 @@
 //! its scratch, and a [`Pool`] its buffers.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
 
@@ -53,6 +53,13 @@ impl Memory {
             return Self::Mapped(mapped);
         }
         Self::Lines(vec![Line([0.0; 16]); lines])
+    }
+
+    fn lines(&self) -> usize {
+        match self {
+            Self::Lines(lines) => lines.len(),
+            Self::Mapped(mapped) => mapped.len() / size_of::<Line>(),
+        }
     }
 
     fn start(&self) -> *const f32 {
@@ -103,7 +110,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
             let memory = std::mem::take(&mut self.memory);
-            home.lock().entry(self.len.div_ceil(16)).or_default().push(memory);
+            home.lock().entry(memory.lines()).or_default().push(memory);
         }
     }
 }
@@ -114,10 +121,10 @@ pub struct Pool(Arc<Shelves>);
 
 /// Free memory by its number of lines.
 #[derive(Default)]
-struct Shelves(Mutex<HashMap<usize, Vec<Memory>>>);
+struct Shelves(Mutex<BTreeMap<usize, Vec<Memory>>>);
 
 impl Shelves {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Vec<Memory>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Memory>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,10 +136,12 @@ impl std::fmt::Debug for Shelves {
 }
 
 impl Pool {
-    /// A buffer of `len` numbers, which are whatever they were before.
+    /// A buffer of `len` numbers, which are whatever they were before: the smallest that is free,
+    /// if no more than half of it would be wasted. So batches of other sizes, such as the last of
+    /// an epoch, use what there is.
     pub fn take(&self, len: usize) -> Buffer {
         let count = len.div_ceil(16);
-        let used = self.0.lock().get_mut(&count).and_then(Vec::pop);
+        let used = self.0.lock().range_mut(count..=2 * count).find_map(|(_, shelf)| shelf.pop());
         let memory = used.unwrap_or_else(|| Memory::zeros(count));
         Buffer { memory, len, home: Some(self.0.clone()) }
     }
@@ -176,6 +185,17 @@ mod tests {
         let second = pool.take(97);
         assert_eq!((second.as_ptr(), second.len()), (place, 97));
         assert_ne!(pool.take(97).as_ptr(), place);
+    }
+
+    #[test]
+    fn a_smaller_batch_uses_the_buffers_of_a_larger_one() {
+        let pool = Pool::default();
+        let place = pool.take(1600).as_ptr();
+        assert_eq!(pool.take(800).as_ptr(), place);
+        assert_eq!(pool.take(1600).as_ptr(), place);
+        let (small, large) = (pool.take(700), pool.take(1600));
+        assert_ne!(small.as_ptr(), place);
+        assert_eq!(large.as_ptr(), place);
     }
 
     #[test]

@@ -256,18 +256,19 @@ impl<const K: usize> Kernel for Correlate<'_, K> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let [rows, columns] = if K > 0 { [K, K] } else { self.kernel };
         for lane in (0..GROUP).step_by(S::LANES) {
             // SAFETY: the blocks hold the gradients and the pixels that the kernel saw there;
             // `sums` has a place for each tap.
             unsafe {
-                for ky in 0..rows {
-                    if K > 0 {
-                        self.taps::<S, K>([ky, 0], lane);
-                    } else {
-                        for kx in 0..columns {
-                            self.taps::<S, 1>([ky, kx], lane);
-                        }
+                if K == 3 {
+                    // All at once: nine sums, and what they are of, fit the registers.
+                    self.taps::<S, 3, 3>([0, 0], lane);
+                } else if K > 0 {
+                    (0..K).for_each(|ky| self.taps::<S, 1, K>([ky, 0], lane));
+                } else {
+                    let [rows, columns] = self.kernel;
+                    for place in 0..rows * columns {
+                        self.taps::<S, 1, 1>([place / columns, place % columns], lane);
                     }
                 }
             }
@@ -276,54 +277,44 @@ impl<const K: usize> Kernel for Correlate<'_, K> {
 }
 
 impl<const K: usize> Correlate<'_, K> {
-    /// The sums of `T` taps side by side.
+    /// The sums of `R` rows of `T` taps side by side.
     #[inline(always)]
-    unsafe fn taps<S: Simd, const T: usize>(&self, [ky, kx]: [usize; 2], lane: usize) {
+    unsafe fn taps<S: Simd, const R: usize, const T: usize>(
+        &self,
+        [ky, kx]: [usize; 2],
+        lane: usize,
+    ) {
         let columns = if K > 0 { K } else { self.kernel[1] };
-        let mut total = [S::zero(); T];
+        let step = self.step * GROUP;
+        let mut totals = [[S::zero(); T]; R];
         // SAFETY: as for the caller.
         unsafe {
             for y in 0..self.size[0] {
                 self.ahead.step().prefetch_all::<S>();
-                // Two of each: an addition takes longer than the next is away.
-                let mut sums = [[S::zero(); T]; 2];
                 let from = (y * self.step + ky) * self.pixel_row + kx * GROUP + lane;
-                let (pixels, step) = (self.pixels.from(from), self.step * GROUP);
+                let pixels = self.pixels.from(from);
                 let gradients = self.gradients.from(y * self.gradient_row + lane);
-                for x in 0..self.size[1] / 2 {
-                    Self::one(gradients, pixels, [2 * x, step], &mut sums[0]);
-                    Self::one(gradients, pixels, [2 * x + 1, step], &mut sums[1]);
+                let mut sums = [[S::zero(); T]; R];
+                for x in 0..self.size[1] {
+                    let gradient: S = gradients.vector(x * GROUP);
+                    let pixels = pixels.from(x * step);
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        for (t, sum) in sums.iter_mut().enumerate() {
+                            let pixel: S = pixels.vector(r * self.pixel_row + t * GROUP);
+                            *sum = pixel.mul_add(gradient, *sum);
+                        }
+                    }
                 }
-                if self.size[1] % 2 == 1 {
-                    Self::one(gradients, pixels, [self.size[1] - 1, step], &mut sums[0]);
-                }
-                let [even, odd] = sums;
-                for (total, (even, odd)) in total.iter_mut().zip(even.into_iter().zip(odd)) {
-                    *total = total.add(even.add(odd));
+                for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+                    *total = total.add(*sum);
                 }
             }
-            for (t, total) in total.into_iter().enumerate() {
-                let i = (ky * columns + kx + t) * self.stride + lane;
-                let sum: S = self.sums.read().vector(i);
-                self.sums.put(i, sum.add(total));
-            }
-        }
-    }
-
-    /// The products of one gradient.
-    #[inline(always)]
-    unsafe fn one<S: Simd, const T: usize>(
-        gradients: Span<'_>,
-        pixels: Span<'_>,
-        [x, step]: [usize; 2],
-        sums: &mut [S; T],
-    ) {
-        // SAFETY: as for the caller.
-        unsafe {
-            let gradient: S = gradients.vector(x * GROUP);
-            let from = pixels.from(x * step);
-            for (t, sum) in sums.iter_mut().enumerate() {
-                *sum = from.vector::<S>(t * GROUP).mul_add(gradient, *sum);
+            for (r, totals) in totals.into_iter().enumerate() {
+                for (t, total) in totals.into_iter().enumerate() {
+                    let i = ((ky + r) * columns + kx + t) * self.stride + lane;
+                    let sum: S = self.sums.read().vector(i);
+                    self.sums.put(i, sum.add(total));
+                }
             }
         }
     }

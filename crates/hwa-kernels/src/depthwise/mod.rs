@@ -419,7 +419,7 @@ impl Gradients<'_> {
         let ahead = Ahead::new([a, b, &[]], tiles);
         let next = conv.next(image, pixel_rows.end, conv.input, conv.pixels(), band.len());
         let [x, _] = self.source.stored(next);
-        let times = results.len() * conv.kernel[0] * (conv.input.stride() / conv.level.lanes());
+        let times = results.len() * (conv.input.stride() / conv.level.lanes());
         let ahead_x = Ahead::new([x, &[], &[]], times);
         with_scratch(lens, |[pixels, gradients]| {
             for channels in conv.channels(self.groups) {

@@ -181,7 +181,9 @@ impl Direct {
         let packed_len = self.form.packed_len(Direction::Backward);
         with_scratch([packed_len, parts.len().max(1) * len], |[packed, sums]| {
             self.form.pack(self.level, weights, (Direction::Backward, &[0]), true, packed);
-            sums.fill(0.0);
+            if to.is_empty() {
+                sums.fill(0.0);
+            }
             let (packed, pixels) = (&*packed, to.height * to.width);
             let lens = parts.iter().map(|part| part.len() * pixels * inputs);
             let shares = parallel::split(input, lens).into_iter().zip(sums.chunks_mut(len.max(1)));
@@ -230,8 +232,8 @@ impl Direct {
                             columns: outputs,
                             ahead: Ahead::new([next_x, &[], &[]], tiles(from.channels, outputs)),
                         };
-                        let numbers = SpanMut::new(sums);
-                        self.level.run(Made(product, Plain { numbers, add: true }));
+                        let (numbers, add) = (SpanMut::new(sums), results.start > first);
+                        self.level.run(Made(product, Plain { numbers, add }));
                     }
                 });
                 finisher.totals()

@@ -416,6 +416,9 @@ impl<M: Makes> Makes for &M {
 
 /// What happens to a vector of results.
 pub(crate) trait Ending {
+    /// Whether a product compiles loops of their own for the usual distances of its rows.
+    const MANY_LOOPS: bool = false;
+
     /// What is the same for all pixels of a vector of channels.
     type Channels<S: Simd>: Copy;
 
@@ -478,6 +481,8 @@ pub(crate) struct Plain<'a> {
 }
 
 impl Ending for Plain<'_> {
+    const MANY_LOOPS: bool = true;
+
     type Channels<S: Simd> = ();
 
     #[inline(always)]

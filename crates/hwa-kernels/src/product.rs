@@ -58,9 +58,9 @@ impl Makes for Product<'_> {
             // and `rows x columns`.
             unsafe {
                 if width == panel {
-                    self.columns_at::<S, 2>(column, ending);
+                    self.columns_at::<S, 2, _>(column, ending);
                 } else {
-                    self.columns_at::<S, 1>(column, ending);
+                    self.columns_at::<S, 1, _>(column, ending);
                 }
             }
             column += width;
@@ -77,7 +77,7 @@ impl Product<'_> {
 
     /// All rows of `R` vectors of columns.
     #[inline(always)]
-    unsafe fn columns_at<S: Simd, const R: usize>(&self, column: usize, ending: &mut impl Ending) {
+    unsafe fn columns_at<S: Simd, const R: usize, E: Ending>(&self, column: usize, ending: &mut E) {
         let (b, b_step) = match self.b {
             Right::Packed(numbers) => (numbers.from(column * self.depth), R * S::LANES),
             Right::Rows { numbers, row_step } => (numbers.from(column), row_step),
@@ -86,6 +86,9 @@ impl Product<'_> {
         // The rows of `A` are found faster if the compiler knows how far they are apart.
         // SAFETY: as for the caller.
         unsafe {
+            if !E::MANY_LOOPS {
+                return self.rows::<S, R, 0>(columns, ending);
+            }
             match (self.a.row_step, self.a.depth_step) {
                 (1, _) => self.rows::<S, R, 1>(columns, ending),
                 (16, 1) => self.rows::<S, R, 16>(columns, ending),
@@ -247,7 +250,7 @@ mod tests {
                 columns: 16,
                 ahead: Ahead::nothing(),
             };
-            level.run(Made(product, Plain { numbers: SpanMut::new(&mut found), add: true }));
+            level.run(Made(&product, Plain { numbers: SpanMut::new(&mut found), add: true }));
             assert_eq!(found, vec![there + 4.0; 16], "{level}");
         }
     }
@@ -278,7 +281,7 @@ mod tests {
                         let (row_step, ahead) = (columns, Ahead::nothing());
                         let product = Product { a, b, row_step, rows, depth, columns, ahead };
                         let numbers = SpanMut::new(&mut found);
-                        level.run(Made(product, Plain { numbers, add: true }));
+                        level.run(Made(&product, Plain { numbers, add: true }));
                         assert_eq!(found, expected, "{level} {rows} x {depth} x {columns}");
                     }
                 }

@@ -233,7 +233,7 @@ impl Direct {
                             ahead: Ahead::new([next_x, &[], &[]], tiles(from.channels, outputs)),
                         };
                         let (numbers, add) = (SpanMut::new(sums), results.start > first);
-                        self.level.run(Made(product, Plain { numbers, add }));
+                        self.level.run(Made(&product, Plain { numbers, add }));
                     }
                 });
                 finisher.totals()
@@ -388,7 +388,7 @@ impl Direct {
                                 ahead: Ahead::nothing(),
                             };
                             let numbers = SpanMut::new(part);
-                            level.run(Made(product, Plain { numbers, add: true }));
+                            level.run(Made(&product, Plain { numbers, add: true }));
                         }
                     }
                 });
@@ -512,7 +512,7 @@ impl Plan {
                             // The first of several steps is not the result yet: see `at_once`.
                             Place::Plain { numbers, .. } if !first => {
                                 let numbers = SpanMut::new(numbers);
-                                level.run(Made(product, Plain { numbers, add: true }));
+                                level.run(Made(&product, Plain { numbers, add: true }));
                             }
                             place => place.put(&product),
                         }

@@ -185,7 +185,7 @@ impl Winograd {
                 columns,
                 ahead: Ahead::nothing(),
             };
-            level.run(Made(product, Plain { numbers, add: false }));
+            level.run(Made(&product, Plain { numbers, add: false }));
         }
         grid.transform_outputs(level, scratch, rows.clone(), block);
         finisher.run(grid.pixels(rows).start, block);
@@ -216,7 +216,7 @@ impl Winograd {
                 columns,
                 ahead: Ahead::nothing(),
             };
-            level.run(Made(product, Plain { numbers: SpanMut::new(sums), add: true }));
+            level.run(Made(&product, Plain { numbers: SpanMut::new(sums), add: true }));
         }
     }
 

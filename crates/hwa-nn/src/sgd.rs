@@ -111,7 +111,10 @@ impl ModuleMapper for Step<'_> {
         let id = param.id;
         param.map(|weights| {
             let (device, weights) = (weights.device(), weights.inner());
-            let on_kernels = device == Device::flex() && weights.dtype() == DType::F32;
+            let types = [weights.dtype(), gradient.dtype()];
+            let kept_type = kept.as_ref().map_or(DType::F32, Tensor::dtype);
+            let on_kernels = device == Device::flex()
+                && types.into_iter().chain([kept_type]).all(|of| of == DType::F32);
             let (weights, momentum) = match on_kernels {
                 true => self.on_kernels((weights, kept), gradient),
                 false => self.on_standard_operations((weights, kept), gradient),
@@ -144,7 +147,7 @@ impl Step<'_> {
             momentum: kept as f32,
             decay: weight_decay as f32,
         };
-        // All three are of one type; otherwise there would be nothing to do.
+        // All three are `f32`: other types have gone the other way.
         if let (Ok(weights), Ok(momentum), Ok(gradient)) =
             (weights.as_mut_slice(), momentum.as_mut_slice(), gradient.as_slice())
         {

@@ -31,9 +31,12 @@ impl Frame {
     }
 }
 
+/// Pixels that are read together: what is the same for all is loaded once.
+const RUN: usize = 4;
+
 /// Puts a band of an image into blocks.
 ///
-/// Pixel by pixel through all channels, as they are stored.
+/// A few pixels at a time through all channels, as they are stored.
 pub(super) struct Fill<'a, R> {
     pub reader: R,
     /// The number of the image's first pixel, and the numbers of a pixel.
@@ -70,25 +73,39 @@ impl<R: Reader> Fill<'_, R> {
     /// A row of pixels, and the zeros at both ends of it.
     #[inline(always)]
     fn pixels<S: Simd>(&self, y: usize, place: usize) {
-        let Range { start, end } = self.channels;
         let lead = self.frame.lead[1].min(self.frame.size[1]);
         let inside = self.frame.inside(1, self.image[1]);
         self.zeros::<S>(place, 0..lead);
-        for x in 0..inside {
-            let pixel = (self.first + y * self.image[1] + x) * self.stride;
-            let place = place + (lead + x) * GROUP;
-            for c in (start..end).step_by(S::LANES) {
-                let (group, lane) = ((c - start) / GROUP, c % GROUP);
-                // SAFETY: pixels and channels lie within the image, and those `inside` within
-                // the block.
-                unsafe {
-                    let channels = self.reader.channels::<S>(c);
-                    let vector: S = self.reader.vector(pixel + c, channels);
-                    self.blocks.put(group * self.block + place + lane, vector);
-                }
+        let first = self.first + y * self.image[1];
+        let mut x = 0;
+        // SAFETY: pixels and channels lie within the image, and those `inside` within the block.
+        unsafe {
+            while x + RUN <= inside {
+                self.run_of::<S, RUN>(first + x, place + (lead + x) * GROUP);
+                x += RUN;
+            }
+            for x in x..inside {
+                self.run_of::<S, 1>(first + x, place + (lead + x) * GROUP);
             }
         }
         self.zeros::<S>(place, lead + inside..self.frame.size[1]);
+    }
+
+    /// `N` pixels along a row, from `pixel` on.
+    #[inline(always)]
+    unsafe fn run_of<S: Simd, const N: usize>(&self, pixel: usize, place: usize) {
+        let Range { start, end } = self.channels;
+        for c in (start..end).step_by(S::LANES) {
+            let place = (c - start) / GROUP * self.block + place + c % GROUP;
+            // SAFETY: as for the caller.
+            unsafe {
+                let channels = self.reader.channels::<S>(c);
+                for i in 0..N {
+                    let vector: S = self.reader.vector((pixel + i) * self.stride + c, channels);
+                    self.blocks.put(place + i * GROUP, vector);
+                }
+            }
+        }
     }
 
     /// Zeros in some columns of a row.

@@ -11,6 +11,9 @@ use crate::shape::Shape;
 use crate::simd::{Kernel, Simd};
 use crate::span::SpanMut;
 
+/// Results that are gathered together: what is the same for all pixels is loaded once.
+const RUN: usize = 4;
+
 /// Results in rows and columns, and where each finds what it is made of.
 ///
 /// Tap `t` of the result at row `y`, column `x` reads the pixel at row `y * step +
@@ -100,12 +103,28 @@ impl<R: Reader> Gather<'_, R> {
                     to.put(i * self.row_step + c, S::zero());
                 }
             }
-            for i in lower..upper {
-                let pixel = (pixels * width + first + i as isize * step) as usize;
-                for c in (0..self.from.channels).step_by(S::LANES) {
-                    let channels = self.reader.channels::<S>(c);
-                    let vector: S = self.reader.vector(pixel * self.stride + c, channels);
-                    to.put(i * self.row_step + c, vector);
+            let pixel = |i: usize| (pixels * width + first + i as isize * step) as usize;
+            let mut i = lower;
+            while i + RUN <= upper {
+                self.pixels::<S, RUN>(pixel(i), to.from(i * self.row_step));
+                i += RUN;
+            }
+            for i in i..upper {
+                self.pixels::<S, 1>(pixel(i), to.from(i * self.row_step));
+            }
+        }
+    }
+
+    /// The channels of `N` results along a row, the first of which reads `pixel`.
+    #[inline(always)]
+    unsafe fn pixels<S: Simd, const N: usize>(&self, pixel: usize, to: SpanMut<'_>) {
+        for c in (0..self.from.channels).step_by(S::LANES) {
+            // SAFETY: as for the caller.
+            unsafe {
+                let channels = self.reader.channels::<S>(c);
+                for i in 0..N {
+                    let from = (pixel + i * self.lattice.step) * self.stride + c;
+                    to.put(i * self.row_step + c, self.reader.vector::<S>(from, channels));
                 }
             }
         }

@@ -15,6 +15,7 @@ use crate::memory::with_scratch;
 use crate::parallel;
 use crate::product::{Left, Product, Right};
 use crate::read::{Source, with_reader};
+use crate::rearrange::unpad;
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level, padded};
 use crate::span::{Ahead, Span, SpanMut};
@@ -176,7 +177,9 @@ impl Direct {
         let (inputs, outputs) = (from.stride(), to.stride());
         let (steps, lattice) = ([inputs + GROUP, outputs + GROUP], to.pixel_lattice());
         let block = (GATHERED / inputs.max(outputs)).clamp(RESULTS.0, RESULTS.1);
-        let len = from.channels * outputs;
+        // Rows of the one by vectors of the other, whichever leaves fewer numbers to padding.
+        let turned = to.channels * inputs < from.channels * outputs;
+        let len = (to.channels * inputs).min(from.channels * outputs);
         let parts = self.parts_of_gradient(to, block, len);
         let packed_len = self.form.packed_len(Direction::Backward);
         with_scratch([packed_len, parts.len().max(1) * len], |[packed, sums]| {
@@ -223,14 +226,19 @@ impl Direct {
                                 ),
                             });
                         });
+                        let (rows, columns) = match turned {
+                            true => ((g, to.channels), (x, inputs)),
+                            false => ((x, from.channels), (g, outputs)),
+                        };
+                        let ((left, rows), (right, columns)) = (rows, columns);
                         let product = Product {
-                            a: Left { numbers: x.0, row_step: 1, depth_step: x.1 },
-                            b: Right::Rows { numbers: g.0, row_step: g.1 },
-                            row_step: outputs,
-                            rows: from.channels,
+                            a: Left { numbers: left.0, row_step: 1, depth_step: left.1 },
+                            b: Right::Rows { numbers: right.0, row_step: right.1 },
+                            row_step: columns,
+                            rows,
                             depth: results.len(),
-                            columns: outputs,
-                            ahead: Ahead::new([next_x, &[], &[]], tiles(from.channels, outputs)),
+                            columns,
+                            ahead: Ahead::new([next_x, &[], &[]], tiles(rows, columns)),
                         };
                         let (numbers, add) = (SpanMut::new(sums), results.start > first);
                         self.level.run(Made(&product, Plain { numbers, add }));
@@ -239,7 +247,11 @@ impl Direct {
                 finisher.totals()
             });
             parallel::add_to_first(sums, len);
-            self.form.unpack(&sums[..len], weight_gradient);
+            if turned {
+                unpad(&sums[..len], from.channels, weight_gradient);
+            } else {
+                self.form.unpack(&sums[..len], weight_gradient);
+            }
             totals
         })
     }
@@ -471,7 +483,11 @@ impl Plan {
     ) {
         let step = self.row_step();
         with_scratch([self.block * step], |[rows]| {
-            for results in blocks(all.clone(), self.block) {
+            // The first is short: only then is it known what moments are about, and the others
+            // are finished as they are made.
+            let first = all.end.min(all.start + self.block.min(RESULTS.0));
+            let [few, others] = [all.start..first, first..all.end];
+            for results in blocks(few, self.block).chain(blocks(others, self.block)) {
                 let after = results.end..(results.end + self.block).min(all.end);
                 let mut sums = |place: &mut Place<'_, '_>| {
                     let count = results.len();

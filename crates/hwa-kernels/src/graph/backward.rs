@@ -14,6 +14,7 @@ use super::profile::Way;
 use crate::combine::{Combine, finish_only};
 use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::memory::Buffer;
+use crate::parallel;
 use crate::pool::{AveragePool, GlobalAverage, MaxPool};
 use crate::read::{Activation, Source};
 use crate::rearrange::{Concat, Slice, Subsample, Target, pad, unpad};
@@ -21,8 +22,8 @@ use crate::rearrange::{Concat, Slice, Subsample, Target, pad, unpad};
 /// What a run backward gives.
 #[derive(Debug)]
 pub struct Gradients {
-    /// Of each parameter that the graph names.
-    pub parameters: Vec<Vec<f32>>,
+    /// Of all parameters, one after the other; zeros where the output does not depend on one.
+    pub parameters: Vec<f32>,
     /// Of the images, without padding, if the program was planned for it.
     pub images: Option<Vec<f32>>,
 }
@@ -52,11 +53,13 @@ impl Program {
     pub fn backward(&self, tape: Tape, parameters: &[&[f32]], gradient: &[f32]) -> Gradients {
         let shape = self.output();
         assert_eq!(gradient.len(), shape.pixels() * shape.channels, "length of the gradient");
+        let mut gradients = vec![0.0; parameters.iter().map(|p| p.len()).sum()];
+        let shares = parallel::split(&mut gradients, parameters.iter().map(|p| p.len()));
         let mut run = Run {
             program: self,
             parameters,
             arriving: self.expected(),
-            gradients: parameters.iter().map(|_| Vec::new()).collect(),
+            shares: shares.into_iter().map(|numbers| Share { numbers, begun: false }).collect(),
             images: None,
             tape,
         };
@@ -67,11 +70,8 @@ impl Program {
         for (number, step) in self.steps.iter().enumerate().rev() {
             self.clock.time(number, Way::Backward, || run.step(step));
         }
-        let sizes = parameters.iter().map(|parameter| parameter.len());
-        for (gradient, size) in run.gradients.iter_mut().zip(sizes) {
-            gradient.resize(size, 0.0);
-        }
-        Gradients { parameters: run.gradients, images: run.images }
+        let images = run.images;
+        Gradients { parameters: gradients, images }
     }
 
     /// For each tensor, that a gradient is missing from every reader that the output depends
@@ -94,8 +94,29 @@ struct Run<'a> {
     parameters: &'a [&'a [f32]],
     tape: Tape,
     arriving: Vec<Arriving>,
-    gradients: Vec<Vec<f32>>,
+    shares: Vec<Share<'a>>,
     images: Option<Vec<f32>>,
+}
+
+/// The gradient of a parameter, which may be used more than once.
+#[derive(Default)]
+struct Share<'a> {
+    numbers: &'a mut [f32],
+    /// Whether there is something to add to.
+    begun: bool,
+}
+
+impl Share<'_> {
+    /// Adds what `write` writes.
+    fn add_by<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> R {
+        if !std::mem::replace(&mut self.begun, true) {
+            return write(self.numbers);
+        }
+        let mut more = vec![0.0; self.numbers.len()];
+        let result = write(&mut more);
+        self.numbers.iter_mut().zip(more).for_each(|(sum, x)| *sum += x);
+        result
+    }
 }
 
 impl Run<'_> {
@@ -119,17 +140,19 @@ impl Run<'_> {
         match &step.action {
             Action::Convolution { x, weight, convolution } => {
                 let weights = self.parameters[weight.0];
-                let mut weight_gradient = vec![0.0; weights.len()];
-                if x.slot == Slot(0) {
-                    let source = self.tape.source(*x);
-                    convolution.backward(source, gradient, (weights, &mut weight_gradient), None);
-                } else {
-                    self.arrive_with(*x, |source, input, finish| {
-                        let weights = (weights, &mut weight_gradient[..]);
+                let mut share = std::mem::take(&mut self.shares[weight.0]);
+                let part = share.add_by(|share| {
+                    let weights = (weights, share);
+                    if x.slot == Slot(0) {
+                        convolution.backward(self.tape.source(*x), gradient, weights, None);
+                        return None;
+                    }
+                    Some(self.part(*x, |source, input, finish| {
                         convolution.backward(source, gradient, weights, Some((input, finish)))
-                    });
-                }
-                self.add(*weight, weight_gradient);
+                    }))
+                });
+                self.shares[weight.0] = share;
+                part.into_iter().for_each(|part| self.take_in(*x, part));
             }
             Action::Combine { a, b: None, .. } if a.slot == Slot(0) => {
                 let mut images = vec![0.0; shape.pixels() * shape.channels];
@@ -205,15 +228,16 @@ impl Run<'_> {
 
     /// A reader of a tensor adds its part, which `part` computes and finishes.
     fn arrive(&mut self, view: View, part: impl FnOnce(&mut [f32], Finish<'_>) -> Vec<Totals>) {
-        self.arrive_with(view, |_, input, finish| part(input, finish));
+        let part = self.part(view, |_, input, finish| part(input, finish));
+        self.take_in(view, part);
     }
 
-    /// As [`arrive`](Self::arrive), for a reader that needs what it read.
-    fn arrive_with(
+    /// The part of a reader, with what came so far: its numbers and sums.
+    fn part(
         &mut self,
         view: View,
         part: impl FnOnce(Source<'_>, &mut [f32], Finish<'_>) -> Vec<Totals>,
-    ) {
+    ) -> (Buffer, Vec<Totals>) {
         let slot = view.slot;
         let shape = self.program.kept[slot.0].shape;
         let arriving = &mut self.arriving[slot.0];
@@ -223,7 +247,12 @@ impl Run<'_> {
         let finish = if last { self.finish_of(slot) } else { Finish::NOTHING };
         let finish = Finish { skip: so_far.as_deref().map(|so_far| &so_far[..]), ..finish };
         let totals = part(self.tape.source(view), &mut numbers, finish);
-        if last {
+        (numbers, totals)
+    }
+
+    /// Takes in a reader's part.
+    fn take_in(&mut self, View { slot, .. }: View, (numbers, totals): (Buffer, Vec<Totals>)) {
+        if self.arriving[slot.0].missing == 0 {
             self.settle(slot, numbers, totals);
         } else {
             self.arriving[slot.0].so_far = Some(Arc::new(numbers));
@@ -374,8 +403,8 @@ impl Run<'_> {
             });
             if let Some((weight, bias, coefficients)) = found {
                 let norm = self.program.norms[number];
-                self.add(norm.weight, weight);
-                self.add(norm.bias, bias.clone());
+                self.add(norm.weight, &weight);
+                self.add(norm.bias, &bias);
                 self.arriving[slot.0].coefficients = Some(coefficients);
                 if let (Some(parameter), true) = (view.bias, self.tape.given) {
                     // Given statistics do not follow the bias; those of the batch take it
@@ -383,24 +412,19 @@ impl Run<'_> {
                     let scale = self.tape.norms[number].as_ref().map(|norm| &norm.coefficients);
                     let gradient: Vec<f32> =
                         scale.into_iter().flatten().zip(&bias).map(|(s, b)| s * b).collect();
-                    self.add(parameter, gradient);
+                    self.add(parameter, &gradient);
                 }
             }
         } else if let Some(parameter) = view.bias {
             let (sums, _) = Totals::products(totals);
             let gradient: Vec<f32> = sums[..shape.channels].iter().map(|s| *s as f32).collect();
-            self.add(parameter, gradient);
+            self.add(parameter, &gradient);
         }
         self.arriving[slot.0].whole = Some(whole);
     }
 
-    /// Adds to the gradient of a parameter, which may be used more than once.
-    fn add(&mut self, Parameter(number): Parameter, gradient: Vec<f32>) {
-        let sum = &mut self.gradients[number];
-        if sum.is_empty() {
-            *sum = gradient;
-        } else {
-            sum.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
-        }
+    /// Adds to the gradient of a parameter.
+    fn add(&mut self, Parameter(number): Parameter, gradient: &[f32]) {
+        self.shares[number].add_by(|share| share.copy_from_slice(gradient));
     }
 }

@@ -96,7 +96,8 @@ impl Ran {
             Some(tape) => self.call.program.backward(tape, &parameters, numbers(&gradient)),
             None => unreachable!("a run that is to be remembered gives a tape"),
         };
-        let mut flat = gradients.parameters.concat();
+        let mut flat = gradients.parameters;
+        // A network without parameters has one number that nobody reads.
         flat.resize(self.parameters.shape().num_elements(), 0.0);
         let flat = TensorData::new(flat, self.parameters.shape());
         let images = gradients.images.map(|images| TensorData::new(images, self.images.shape()));

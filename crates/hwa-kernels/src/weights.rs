@@ -7,6 +7,9 @@
 use crate::product::panel_width;
 use crate::simd::{GROUP, Level, padded};
 
+/// Rows that are packed at a time.
+const ROWS: usize = 64;
+
 /// The size of a dense convolution's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Dense {
@@ -74,17 +77,34 @@ impl Dense {
             let above = if stacked { number * depth } else { 0 };
             for start in (0..width).step_by(panel) {
                 let wide = panel.min(width - start);
-                let matrix = &mut packed[base + start * total..];
-                for k in 0..depth {
-                    let row = &mut matrix[(above + k) * wide..][..wide];
-                    for (n, to) in (start..).zip(row) {
-                        *to = match direction {
-                            _ if n >= columns => 0.0,
-                            Direction::Forward => weights[n * per_output + k * all + tap],
-                            Direction::Backward => {
-                                weights[k * per_output + n * all + (all - 1 - tap)]
+                let inside = wide.min(columns.saturating_sub(start));
+                let rows = &mut packed[base + start * total + above * wide..][..depth * wide];
+                if inside < wide {
+                    rows.fill(0.0);
+                }
+                if inside == 0 {
+                    continue;
+                }
+                match direction {
+                    Direction::Forward => {
+                        // A few rows at a time: what is written stays in the cache.
+                        for (block, rows) in rows.chunks_mut(ROWS * wide).enumerate() {
+                            for n in 0..inside {
+                                let from = &weights[(start + n) * per_output + tap..];
+                                for (k, row) in (block * ROWS..).zip(rows.chunks_mut(wide)) {
+                                    row[n] = from[k * all];
+                                }
                             }
-                        };
+                        }
+                    }
+                    Direction::Backward => {
+                        for (k, row) in rows.chunks_mut(wide).enumerate() {
+                            let from = &weights[k * per_output + start * all + (all - 1 - tap)..];
+                            for (to, from) in row[..inside].iter_mut().zip(from.iter().step_by(all))
+                            {
+                                *to = *from;
+                            }
+                        }
                     }
                 }
             }

@@ -492,8 +492,7 @@ fn a_parameter_used_twice_gets_the_gradients_of_both() {
     let mut b = Builder::new(IMAGES);
     let x = b.conv(Graph::INPUT, 8, (3, 1), false);
     let first = b.conv(x, 8, (3, 1), false);
-    let Operation::Convolution { weight, bias, form, .. } = b.case.graph.operations[first.0]
-    else {
+    let Operation::Convolution { weight, bias, form, .. } = b.case.graph.operations[first.0] else {
         unreachable!("the last operation is the convolution")
     };
     let x = b.norm(first);

@@ -37,6 +37,15 @@ pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync 
     }
 }
 
+/// As [`map`], for work inside of other work: on several threads only if that is `alone`.
+pub(crate) fn map_within<T: Send>(alone: bool, items: Vec<T>, work: impl Fn(T) + Sync + Send) {
+    if alone {
+        map(items, work);
+    } else {
+        items.into_iter().for_each(work);
+    }
+}
+
 /// Divides numbers into pieces of the given lengths.
 pub(crate) fn split(
     mut numbers: &mut [f32],

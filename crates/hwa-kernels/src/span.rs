@@ -16,6 +16,11 @@ pub(crate) struct Span<'a> {
     numbers: PhantomData<&'a [f32]>,
 }
 
+// SAFETY: it stands for a `&[f32]`, which threads may share.
+unsafe impl Send for Span<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Span<'_> {}
+
 /// Numbers to read and write, by one kernel at a time.
 #[derive(Clone, Copy)]
 pub(crate) struct SpanMut<'a> {

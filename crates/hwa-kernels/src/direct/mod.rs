@@ -31,6 +31,9 @@ const GATHERED: usize = 32 * 1024;
 /// Fewest and most results of a block.
 const RESULTS: (usize, usize) = (64, 256);
 
+/// Rows of a wide layer's gradient that a thread works on at a time.
+const SHARE: usize = 64;
+
 /// A convolution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Direct {
@@ -148,7 +151,8 @@ impl Direct {
                 self.weight_gradient(source, gradient, weight_gradient);
                 Vec::new()
             }
-            Some((input, finish)) if self.is_pointwise() => {
+            // Wide ones have their threads work together on one gradient after the other.
+            Some((input, finish)) if self.is_pointwise() && weights.len() <= parallel::ROOM / 2 => {
                 let sources = (source, gradient);
                 self.pointwise(sources, (weights, weight_gradient), input, finish)
             }
@@ -363,6 +367,8 @@ impl Direct {
         let (width, depth) = (to.stride(), plan.lattice.taps.len() * self.input.channels);
         let len = depth * width;
         let parts = self.parts_of_gradient(to, plan.block, len);
+        // Of a wide layer one part's sums take all the room: its threads share the rows of them.
+        let alone = parts.len() == 1;
         with_scratch([parts.len() * len], |[sums]| {
             sums.fill(0.0);
             let work = parts.into_iter().zip(sums.chunks_mut(len.max(1))).collect();
@@ -390,17 +396,24 @@ impl Direct {
                                 step,
                             );
                             let part = &mut sums[first * width..][..depth * width];
-                            let product = Product {
-                                a: Left { numbers: Span::new(rows), row_step: 1, depth_step: step },
-                                b: Right::Rows { numbers: Span::new(gradients), row_step: width },
-                                row_step: width,
-                                rows: depth,
-                                depth: count,
-                                columns: width,
-                                ahead: Ahead::nothing(),
-                            };
-                            let numbers = SpanMut::new(part);
-                            level.run(Made(&product, Plain { numbers, add: true }));
+                            let left = Span::new(rows);
+                            let right = Span::new(gradients);
+                            let share = if alone { SHARE } else { depth };
+                            let work = part.chunks_mut(share * width).enumerate().collect();
+                            parallel::map_within(alone, work, |(i, part): (usize, &mut [f32])| {
+                                let numbers = left.from(i * share);
+                                let product = Product {
+                                    a: Left { numbers, row_step: 1, depth_step: step },
+                                    b: Right::Rows { numbers: right, row_step: width },
+                                    row_step: width,
+                                    rows: part.len() / width,
+                                    depth: count,
+                                    columns: width,
+                                    ahead: Ahead::nothing(),
+                                };
+                                let numbers = SpanMut::new(part);
+                                level.run(Made(&product, Plain { numbers, add: true }));
+                            });
                         }
                     }
                 });

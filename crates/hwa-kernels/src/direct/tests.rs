@@ -116,28 +116,37 @@ fn results_are_finished_forward_and_backward() {
 
 #[test]
 fn threads_change_no_bit() {
-    let input = Shape { images: 40, height: 12, width: 12, channels: 16 };
-    let form = Dense { outputs: 32, inputs: 16, kernel: [3, 3] };
-    let (x, w) = (images(input, 1), noise(form.len(), 2));
-    let conv = Direct {
-        level: Level::best(),
-        form,
-        stride: 2,
-        padding: 1,
-        input,
-        input_stride: input.stride(),
-    };
-    let g = images(conv.output(), 3);
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
-            let mut dw = vec![0.0; form.len()];
-            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-            let place = Some((&mut dx[..], Finish::NOTHING));
-            conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
-            (y, dx, dw, Totals::moments(&totals))
-        })
-    };
-    assert!(run(1) == run(3));
+    let small = Shape { images: 40, height: 12, width: 12, channels: 16 };
+    // So wide that threads share the rows of one gradient.
+    let wide = Shape { images: 3, height: 8, width: 8, channels: 256 };
+    for (input, outputs, kernel, stride) in
+        [(small, 32, 3, 2), (small, 32, 1, 1), (wide, 512, 3, 2), (wide, 2100, 1, 1)]
+    {
+        let form = Dense { outputs, inputs: input.channels, kernel: [kernel; 2] };
+        let (x, w) = (images(input, 1), noise(form.len(), 2));
+        let (padding, input_stride) = (kernel / 2, input.stride());
+        let conv = Direct { level: Level::best(), form, stride, padding, input, input_stride };
+        let g = images(conv.output(), 3);
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
+                let mut dw = vec![0.0; form.len()];
+                let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+                let place = Some((&mut dx[..], Finish::NOTHING));
+                conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
+                (y, dx, dw, Totals::moments(&totals))
+            })
+        };
+        assert!(run(1) == run(3), "{form:?}");
+    }
+}
+
+#[test]
+fn wide_layers_have_the_gradients_of_the_convolution() {
+    let input = Shape { images: 2, height: 3, width: 4, channels: 256 };
+    for (outputs, kernel, stride) in [(512, 3, 2), (2100, 1, 1)] {
+        let form = Dense { outputs, inputs: 256, kernel: [kernel; 2] };
+        check(Reference { form, stride, padding: kernel / 2, groups: 1, input });
+    }
 }

@@ -109,11 +109,13 @@ impl Winograd {
     fn weight_gradient(&self, source: Source<'_>, gradient: Source<'_>, weights: &mut [f32]) {
         let grid = Grid::new(self.input, self.output(), self.padding);
         let parts = grid.parts_of_gradient(self.sums_len());
+        // Of a wide layer one part's sums take all the room: its threads share the products.
+        let alone = parts.len() == 1;
         self.with_sums(parts.len(), weights, |sums| {
             let work = parts.into_iter().zip(sums).collect();
             parallel::map(work, |(rows, sums): (Range<usize>, &mut [f32])| {
                 grid.blocks(rows, |scratch, rows| {
-                    self.correlate((&grid, scratch), (source, gradient), rows, sums);
+                    self.correlate((&grid, scratch), (source, gradient), rows, (sums, alone));
                 });
             });
         });
@@ -147,7 +149,8 @@ impl Winograd {
                     let mut finisher = Finisher::new(self.level, finish, self.input.channels);
                     let first = rows.start;
                     grid.blocks(rows, |scratch, rows| {
-                        self.correlate((&grid, scratch), (source, gradient), rows.clone(), sums);
+                        let sources = (source, gradient);
+                        self.correlate((&grid, scratch), sources, rows.clone(), (sums, false));
                         let block = back.block_of(first, rows.clone(), piece);
                         let place = (rows, block, &mut finisher);
                         let weights = (transformed, direction);
@@ -191,25 +194,27 @@ impl Winograd {
         finisher.run(grid.pixels(rows).start, block);
     }
 
-    /// Adds the share of a block to the sums over all tiles.
+    /// Adds the share of a block to the sums over all tiles; `alone` if no other block is
+    /// worked on.
     fn correlate(
         &self,
         (grid, scratch): (&Grid, &Scratch<'_>),
         (source, gradient): (Source<'_>, Source<'_>),
         rows: Range<usize>,
-        sums: &mut [f32],
+        (sums, alone): (&mut [f32], bool),
     ) {
         let (level, inputs) = (self.level, self.form.inputs);
         let columns = padded(self.form.outputs);
         grid.transform_inputs(level, source, scratch, rows.clone());
         grid.transform_gradients(level, gradient, scratch, rows.clone());
-        for product in 0..PRODUCTS {
+        let sides = |product| (scratch.inputs.left(product), scratch.outputs.right(product));
+        let shares = sums.chunks_mut((inputs * columns).max(1));
+        let work = shares.enumerate().map(|(product, sums)| (product, sides(product), sums));
+        parallel::map_within(alone, work.collect(), |(product, (left, right), sums)| {
             grid.look_ahead(level, source, (product, PRODUCTS), rows.clone());
-            let Left { numbers, row_step, .. } = scratch.inputs.left(product);
-            let sums = &mut sums[product * inputs * columns..][..inputs * columns];
             let product = Product {
-                a: Left { numbers, row_step: 1, depth_step: row_step },
-                b: scratch.outputs.right(product),
+                a: Left { row_step: 1, depth_step: left.row_step, ..left },
+                b: right,
                 row_step: columns,
                 rows: inputs,
                 depth: rows.len() * grid.across,
@@ -217,7 +222,7 @@ impl Winograd {
                 ahead: Ahead::nothing(),
             };
             level.run(Made(&product, Plain { numbers: SpanMut::new(sums), add: true }));
-        }
+        });
     }
 
     /// Runs `work` with the weights transformed.

@@ -133,21 +133,25 @@ fn finishing_gates_adds_and_sums() {
 
 #[test]
 fn threads_change_no_bit() {
-    let input = Shape { images: 40, height: 12, width: 12, channels: 16 };
-    let form = Dense { outputs: 16, inputs: 16, kernel: [3, 3] };
-    let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(input, 3));
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let conv = Winograd { level: Level::best(), form, padding: 1, input };
-            let (mut y, mut dx) = (vec![0.0; input.len()], vec![0.0; input.len()]);
-            let mut dw = vec![0.0; form.len()];
-            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-            let place = Some((&mut dx[..], Finish::MOMENTS));
-            let (x, g) = (Source::Stored(&x), Source::Stored(&g));
-            let back = conv.backward(x, g, (&w, &mut dw), place);
-            (y, dx, dw, Totals::moments(&totals), Totals::moments(&back))
-        })
-    };
-    assert!(run(1) == run(3));
+    let small = Shape { images: 40, height: 12, width: 12, channels: 16 };
+    // So wide that threads share the products of one gradient.
+    let wide = Shape { images: 20, height: 8, width: 8, channels: 176 };
+    for input in [small, wide] {
+        let form = Dense { outputs: input.channels, inputs: input.channels, kernel: [3, 3] };
+        let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(input, 3));
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let conv = Winograd { level: Level::best(), form, padding: 1, input };
+                let (mut y, mut dx) = (vec![0.0; input.len()], vec![0.0; input.len()]);
+                let mut dw = vec![0.0; form.len()];
+                let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+                let place = Some((&mut dx[..], Finish::MOMENTS));
+                let (x, g) = (Source::Stored(&x), Source::Stored(&g));
+                let back = conv.backward(x, g, (&w, &mut dw), place);
+                (y, dx, dw, Totals::moments(&totals), Totals::moments(&back))
+            })
+        };
+        assert!(run(1) == run(3), "{form:?}");
+    }
 }

@@ -1,8 +1,8 @@
 //! Layers, models and replicas over Burn, the only crate that names it.
 //!
 //! ```text
-//! ops       recorded networks on our kernels (dispatch, network) and on Burn's own
-//!           operations (standard); what comes after them
+//! ops       recorded networks and the loss on our kernels (dispatch, network) and on
+//!           Burn's own operations (standard); what comes between them
 //! layers    parameters under PyTorch's names and layouts
 //! sequence  layers one after the other, as in PyTorch's nn.Sequential
 //! features  what a network does to images, as a model writes it

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_kernels::Precision;
@@ -189,10 +189,7 @@ impl<N: Network> Replica for BurnReplica<N> {
         self.check(batch)?;
         let mut pass = self.pass(Mode::Train);
         let scores = self.forward(&self.network, batch, &mut pass)?;
-        let labels: Vec<i64> = batch.labels.iter().map(|&label| i64::from(label)).collect();
-        let labels = TensorData::new(labels, [batch.len()]);
-        let labels = Tensor::<1, Int>::from_data(labels, &scores.device());
-        let loss = cross_entropy(scores, labels);
+        let loss = cross_entropy(scores, &batch.labels, &pass);
         if !loss.is_tracked() {
             let reason = "no parameter of the network takes part in its scores".to_owned();
             return Err(ReplicaError::Framework { operation: "the backward pass", reason });

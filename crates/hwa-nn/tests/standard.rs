@@ -9,11 +9,11 @@
 mod noise;
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use hwa_core::{Role, Weights};
 use hwa_data::ImageShape;
 use hwa_nn::layers::{Conv2dShape, Draw};
-use hwa_nn::ops::Convolution;
+use hwa_nn::ops::{self, Convolution};
 use hwa_nn::{
     BurnReplica, Features, Init, Layer, Mode, Model, ModelSpec, Network, Origin, Pass, Precision,
     Sequence, SgdConfig, Task, Windows, names,
@@ -200,6 +200,34 @@ fn the_mean_of_an_image_is_the_same_from_scores_to_gradients() {
         replica.weights().unwrap()
     };
     assert_near(&run(replica().on_standard_operations()), &run(replica()), ONE, "mean");
+}
+
+#[test]
+fn the_loss_is_the_same_however_it_is_used_and_in_double_precision() {
+    let labels: Vec<u32> = (0..33).map(|i| i * 7 % 101).collect();
+    let data = TensorData::new(noise_f32(1, 33 * 101, 8.0, 1.0), [101, 33]);
+    // Read against the order in memory, and the loss counts three times, minus its square.
+    let run = |pass: &Pass, dtype: DType| {
+        let x = Tensor::<2>::from_data(data.clone(), &Device::flex().autodiff());
+        let x = x.cast(dtype).require_grad();
+        let loss = ops::cross_entropy(x.clone().transpose(), &labels, pass);
+        assert_eq!((loss.dims(), loss.dtype()), ([1], dtype));
+        let gradients = (loss.clone() * 3.0 - loss.clone() * loss.clone()).backward();
+        (loss.into_scalar::<f64>(), to_vec(x.grad(&gradients).unwrap()))
+    };
+    let kernels = Pass::new(Mode::Train);
+    let standard = Pass::new(Mode::Train).on_standard_operations();
+    let (loss, gradient) = run(&kernels, DType::F32);
+    for (pass, dtype) in [(&standard, DType::F32), (&kernels, DType::F64)] {
+        let (expected, expected_gradient) = run(pass, dtype);
+        assert!((loss / expected - 1.0).abs() < 1e-6, "{dtype:?}: {loss} against {expected}");
+        let error = error(&gradient, &expected_gradient);
+        assert!(error < 1e-6, "{dtype:?}: {error:e}");
+    }
+    // Two ways, not one of them twice: they round differently.
+    assert_ne!(gradient, run(&standard, DType::F32).1);
+    let x = Tensor::<2>::from_data(data.clone(), &Device::flex()).transpose();
+    assert_eq!(ops::cross_entropy(x, &labels, &kernels).into_scalar::<f64>(), loss);
 }
 
 /// How a network was drawn that the golden numbers of PyTorch are for: its values keep away

@@ -1,17 +1,19 @@
 //! The way from Burn's tensors to the kernels: an extension of its CPU backend.
 //!
 //! Burn chooses the backend at run time; its `backend_extension` macro routes the
-//! method of [`Operations`] to the backend of the tensors, through autodiff where
-//! that is on. Only Flex has the kernels: a network on another backend does not get
-//! here (see `standard`).
+//! methods of [`Operations`] to the backend of the tensors, through autodiff where
+//! that is on. Only Flex has the kernels: what is on another backend does not get
+//! here (see `standard` and `loss`).
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Flex, backend_extension};
 
+use super::loss;
 use super::network::{Call, Ran};
 
 /// What a backend does with kernels of our own.
@@ -22,6 +24,8 @@ pub(crate) trait Operations: Backend {
         parameters: FloatTensor<Self>,
         call: Call,
     ) -> FloatTensor<Self>;
+
+    fn cross_entropy(scores: FloatTensor<Self>, labels: Vec<u32>) -> FloatTensor<Self>;
 }
 
 impl Operations for Flex {
@@ -31,6 +35,10 @@ impl Operations for Flex {
         call: Call,
     ) -> FloatTensor<Self> {
         Ran::new(call, images, parameters).forward()
+    }
+
+    fn cross_entropy(scores: FloatTensor<Self>, labels: Vec<u32>) -> FloatTensor<Self> {
+        loss::on_flex(scores, &labels).0
     }
 }
 
@@ -48,6 +56,15 @@ impl<C: CheckpointStrategy> Operations for Autodiff<Flex, C> {
                 prep.finish(ran, output)
             }
             OpsKind::UnTracked(prep) => prep.finish(ran.forward()),
+        }
+    }
+
+    fn cross_entropy(scores: FloatTensor<Self>, labels: Vec<u32>) -> FloatTensor<Self> {
+        let nodes = [scores.node()];
+        let (value, gradient) = loss::on_flex(scores.into_primitive(), &labels);
+        match CrossEntropyBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish(gradient, value),
+            OpsKind::UnTracked(prep) => prep.finish(value),
         }
     }
 }
@@ -68,5 +85,20 @@ impl Backward<Flex, 2> for NetworkBackward {
         if let Some(node) = parameters_node {
             grads.register::<Flex>(node.id, parameters);
         }
+    }
+}
+
+#[derive(Debug)]
+struct CrossEntropyBackward;
+
+impl Backward<Flex, 1> for CrossEntropyBackward {
+    /// The gradient of the scores if that of the loss is one.
+    type State = FloatTensor<Flex>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let one = ops.state;
+        unary::<Flex, _>(ops.parents, ops.node, grads, |loss| {
+            Flex::float_mul(one, loss.reshape([1, 1].into()))
+        });
     }
 }

@@ -4,16 +4,17 @@
 //! runs as one operation on the kernels of `hwa-kernels` (`network`), through an extension
 //! of that backend (`dispatch`). On every other backend, and where the kernels do not cover
 //! it, it runs on Burn's own operations (`standard`). What comes after the network works on
-//! tensors, and is here.
+//! tensors, and is here; the loss (`loss`) has both ways, too.
 
 pub(crate) mod dispatch;
+mod loss;
 pub(crate) mod network;
 pub(crate) mod standard;
 
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 
 pub use hwa_kernels::Activation;
+pub use loss::cross_entropy;
 
 /// How a convolution moves over an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +34,4 @@ pub fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tenso
         Some(bias) => y + bias.unsqueeze(),
         None => y,
     }
-}
-
-/// The cross entropy of the softmax of `[N, classes]` scores, averaged over the batch.
-pub fn cross_entropy(scores: Tensor<2>, labels: Tensor<1, Int>) -> Tensor<1> {
-    let [n, _] = scores.dims();
-    log_softmax(scores, 1).gather(1, labels.reshape([n, 1])).mean().neg()
 }

@@ -212,20 +212,36 @@ def cosine():
 
 
 def cross_entropy():
-    """Scores of usual size, scores so large that a naive exponential overflows, and scores
-    that say nothing."""
+    """Scores of usual size, scores so large that a naive exponential overflows, scores that say
+    nothing, and scores that are no numbers: in the second row, which has label 7."""
     n, classes = 7, 11
     u = noise(0, n * classes).reshape(n, classes)
+
+    def with_second(columns, value):
+        scores = 8 * u
+        scores[1, columns] = value
+        return scores
+
     cases = {"usual": 8 * u, "large": 1e4 * u, "plus or minus 1e4": np.where(u < 0, -1e4, 1e4),
-             "equal": np.full_like(u, 3.25), "equal and large": np.full_like(u, -1e4)}
+             "equal": np.full_like(u, 3.25), "equal and large": np.full_like(u, -1e4),
+             "impossible class": with_second([0, 5], -np.inf), "impossible label": with_second(7, -np.inf),
+             "only the label possible": with_second([c for c in range(classes) if c != 7], -np.inf),
+             "nothing possible": with_second(slice(None), -np.inf), "certain class": with_second(3, np.inf),
+             "certain label": with_second(7, np.inf), "NaN": with_second(3, np.nan), "NaN label": with_second(7, np.nan)}
     labels = [(5 * i + 2) % classes for i in range(n)]
     content = {}
     for name, values in cases.items():
         scores = torch.from_numpy(values).float().double().requires_grad_()
         loss = F.cross_entropy(scores, torch.tensor(labels))
         loss.backward()
-        content[name] = {"scores": listed(scores), "loss": loss.item(), "gradient": listed(scores.grad)}
+        content[name] = {"scores": named(listed(scores)), "loss": named([loss.item()])[0],
+                         "gradient": named(listed(scores.grad))}
     write("cross_entropy", {"labels": labels, "cases": content})
+
+
+def named(values):
+    """What is not a number by its name: JSON has none for it."""
+    return [v if np.isfinite(v) else str(v) for v in values]
 
 
 def convolve(case, number, dtype):

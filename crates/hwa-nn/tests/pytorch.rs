@@ -706,6 +706,11 @@ fn a_resnet20_is_pytorchs() {
 }
 
 #[test]
+fn a_resnet110_is_pytorchs() {
+    check_network("resnet110");
+}
+
+#[test]
 fn a_vgg16_is_pytorchs() {
     check_network("vgg16_cifar");
 }

@@ -323,6 +323,11 @@ fn a_resnet20_is_the_same() {
 }
 
 #[test]
+fn a_resnet110_is_the_same() {
+    check_network("resnet110");
+}
+
+#[test]
 fn a_vgg16_is_the_same() {
     check_network("vgg16_cifar");
 }

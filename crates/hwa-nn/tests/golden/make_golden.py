@@ -22,7 +22,6 @@ import torchvision
 HERE = pathlib.Path(__file__).parent
 CLASSES = 10
 IMAGES = 1000  # the stream of the images; those of the weights count from 0
-SAMPLES = 24  # elements stored per gradient or statistic
 PROJECTIONS = 4  # signed sums stored per gradient
 
 
@@ -369,25 +368,27 @@ def step(net, x, labels):
     return loss, scores, evaluated, {k: p.grad for k, p in net.named_parameters()}, buffers
 
 
-# How each network is built and its batch norms shift, for how many images of which size, and
-# how many draws of them are tried. The larger the network, the more values come near a kink.
+# How each network is built and its batch norms shift, for how many images of which size, how
+# many draws of them are tried, and how many elements of each gradient and statistic are stored.
+# The larger the network, the more values come near a kink.
 NETWORKS = {
-    "resnet20": (lambda: ResNet(20, CLASSES), (0.0, 0.0), 4, 8, 2000),
-    "vgg16_cifar": (lambda: Vgg16(CLASSES), (-1.5, 1.5), 4, 32, 200),
-    "mobilenet_v2_cifar": (lambda: mobilenet_v2_cifar(CLASSES), (1.5, 1.5), 4, 16, 200),
-    "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200),
-    "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100),
-    "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200),
+    "resnet20": (lambda: ResNet(20, CLASSES), (0.0, 0.0), 4, 8, 2000, 24),
+    "resnet110": (lambda: ResNet(110, CLASSES), (-1.5, 1.5), 8, 8, 200, 8),
+    "vgg16_cifar": (lambda: Vgg16(CLASSES), (-1.5, 1.5), 4, 32, 200, 24),
+    "mobilenet_v2_cifar": (lambda: mobilenet_v2_cifar(CLASSES), (1.5, 1.5), 4, 16, 200, 24),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
+    "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100, 24),
+    "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
 }
 
 
-def sampled(t):
+def sampled(t, count):
     flat = t.detach().double().flatten()
-    samples = min(SAMPLES, flat.numel())
-    return flat[[i * flat.numel() // samples for i in range(samples)]]
+    count = min(count, flat.numel())
+    return flat[[i * flat.numel() // count for i in range(count)]]
 
 
-def gradient(name, grads, grads_32):
+def gradient(name, grads, grads_32, count):
     """Samples of a gradient and signed sums over it, with the errors of single precision."""
     g, found = grads[name].flatten(), grads_32[name].double().flatten()
     largest, norm = g.abs().max().item(), g.norm().item()
@@ -397,9 +398,9 @@ def gradient(name, grads, grads_32):
         # is zero but for rounding, and that is measured by the gradient of the weights.
         largest, norm = weight, weight * g.numel() ** 0.5
     signs = [torch.from_numpy(np.sign(noise(2000 + i, g.numel()) + 1e-9)) for i in range(PROJECTIONS)]
-    return {"largest": largest, "norm": norm, "samples": short(sampled(g)),
+    return {"largest": largest, "norm": norm, "samples": short(sampled(g, count)),
             "projections": short(torch.stack([(s * g).sum() for s in signs])),
-            "torch_error": (sampled(found - g).abs().max() / largest).item(),
+            "torch_error": (sampled(found - g, count).abs().max() / largest).item(),
             "torch_projection_errors": short(torch.stack([(s * (found - g)).sum().abs() / norm for s in signs]))}
 
 
@@ -412,7 +413,7 @@ def network(name):
     small images have few values that could come near one; but of too few values in a channel
     batch norm makes too much of an error.
     """
-    build, shifts, n, size, draws = NETWORKS[name]
+    build, shifts, n, size, draws, count = NETWORKS[name]
     exact, single = fill(build().double(), shifts).train(), fill(build(), shifts).train()
     tensors = {k: {"shape": list(v.shape), "type": str(v.dtype).removeprefix("torch.")}
                for k, v in single.state_dict().items()}
@@ -429,8 +430,9 @@ def network(name):
         "loss": loss.item(), "scores": short(scores), "evaluated": short(evaluated),
         "torch_loss_error": abs(loss_32.item() / loss.item() - 1), "torch_scores_error": relative(scores_32, scores),
         "torch_evaluated_error": relative(evaluated_32, evaluated),
-        "gradients": {k: gradient(k, grads, grads_32) for k in grads},
-        "statistics": {k: {"samples": short(sampled(b)), "torch_error": relative(sampled(buffers_32[k]), sampled(b))}
+        "gradients": {k: gradient(k, grads, grads_32, count) for k in grads},
+        "statistics": {k: {"samples": short(sampled(b, count)),
+                           "torch_error": relative(sampled(buffers_32[k], count), sampled(b, count))}
                        for k, b in buffers.items()}})
 
 

@@ -4,8 +4,9 @@
     peers/torch_step.py --model resnet20 --batch 128 --replicas 2 --mode cl
 
 A replica is a process on a core of its own (on `--threads` of them), and takes forward,
-loss, backward and SGD steps on one made-up batch. The median step counts. Prints one JSON
-object: images_per_second (sum over the replicas), step_ms (of the slowest), peak_rss_mb (sum).
+loss, backward and SGD steps on one made-up batch. The replicas wait for each other before the
+clock starts, and the median step counts. Prints one JSON object: images_per_second (sum over
+the replicas), step_ms (of the slowest), peak_rss_mb (sum).
 """
 
 import argparse
@@ -24,6 +25,7 @@ def main():
         print(json.dumps(replica(arguments)))
         return
     started = [start(arguments, rank) for rank in range(arguments.replicas)]
+    begin_together(started)
     outputs = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
         raise SystemExit("a replica failed")
@@ -64,10 +66,28 @@ def start(arguments, rank):
     return subprocess.Popen(
         [sys.executable, __file__, *sys.argv[1:], "--rank", str(rank)],
         env=environment,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: os.sched_setaffinity(0, mine),
     )
+
+
+def begin_together(started):
+    """Lets the replicas measure once all of them are warm."""
+    if not all([process.stdout.readline() for process in started]):
+        for process in started:
+            process.kill()
+        raise SystemExit("a replica failed")
+    for process in started:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def wait_for_others():
+    """The replica's side of `begin_together`."""
+    print("warm", flush=True)
+    sys.stdin.readline()
 
 
 def replica(arguments):
@@ -87,7 +107,9 @@ def replica(arguments):
         images = images.contiguous(memory_format=torch.channels_last)
     sgd = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     seconds = []
-    for _ in range(arguments.warmup + arguments.steps):
+    for number in range(arguments.warmup + arguments.steps):
+        if number == arguments.warmup:
+            wait_for_others()
         began = time.perf_counter()
         sgd.zero_grad(set_to_none=True)
         loss = F.cross_entropy(network(images), labels)

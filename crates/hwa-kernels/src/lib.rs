@@ -55,7 +55,7 @@ mod winograd;
 pub use conv::{ConvError, Convolution, Form, Layout, Precision};
 pub use finish::{Finish, Gate, Sums, Totals};
 pub use loss::cross_entropy;
-pub use memory::{Buffer, Pool};
+pub use memory::{Buffer, Made, Pool};
 pub use norm::{Affine, Moments};
 pub use read::{Activation, Source};
 pub use sgd::Sgd;

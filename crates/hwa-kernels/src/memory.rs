@@ -110,7 +110,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
             let memory = std::mem::take(&mut self.memory);
-            home.lock().entry(memory.lines()).or_default().push(memory);
+            home.lock().free.entry(memory.lines()).or_default().push(memory);
         }
     }
 }
@@ -119,19 +119,42 @@ impl Drop for Buffer {
 #[derive(Debug, Clone, Default)]
 pub struct Pool(Arc<Shelves>);
 
-/// Free memory by its number of lines.
+/// What a pool has made, whether it is in use or free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    /// How many buffers.
+    pub buffers: usize,
+    /// Their memory.
+    pub bytes: usize,
+}
+
 #[derive(Default)]
-struct Shelves(Mutex<BTreeMap<usize, Vec<Memory>>>);
+struct Shelves(Mutex<Stock>);
+
+#[derive(Default)]
+struct Stock {
+    /// Free memory by its number of lines.
+    free: BTreeMap<usize, Vec<Memory>>,
+    made: Made,
+}
 
 impl Shelves {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Memory>>> {
+    fn lock(&self) -> MutexGuard<'_, Stock> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stock {
+    fn make(&mut self, lines: usize) -> Memory {
+        self.made.buffers += 1;
+        self.made.bytes += lines * size_of::<Line>();
+        Memory::zeros(lines)
     }
 }
 
 impl std::fmt::Debug for Shelves {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shelves({} sizes)", self.lock().len())
+        write!(f, "Shelves({:?})", self.lock().made)
     }
 }
 
@@ -141,9 +164,15 @@ impl Pool {
     /// an epoch, use what there is.
     pub fn take(&self, len: usize) -> Buffer {
         let count = len.div_ceil(16);
-        let used = self.0.lock().range_mut(count..=2 * count).find_map(|(_, shelf)| shelf.pop());
-        let memory = used.unwrap_or_else(|| Memory::zeros(count));
+        let mut stock = self.0.lock();
+        let used = stock.free.range_mut(count..=2 * count).find_map(|(_, shelf)| shelf.pop());
+        let memory = used.unwrap_or_else(|| stock.make(count));
         Buffer { memory, len, home: Some(self.0.clone()) }
+    }
+
+    /// What there is of it. Nothing is given back, so it tells whether work still asks for more.
+    pub fn made(&self) -> Made {
+        self.0.lock().made
     }
 }
 
@@ -185,6 +214,8 @@ mod tests {
         let second = pool.take(97);
         assert_eq!((second.as_ptr(), second.len()), (place, 97));
         assert_ne!(pool.take(97).as_ptr(), place);
+        // Seven lines, then 97 numbers beside them: seven again.
+        assert_eq!(pool.made(), Made { buffers: 2, bytes: 2 * 7 * 64 });
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn tell_once(reason: &str) {
 }
 
 /// Buffers that a thread's networks hand on from step to step.
-fn thread_pool() -> Pool {
+pub(crate) fn thread_pool() -> Pool {
     thread_local! {
         static POOL: Pool = Pool::default();
     }

@@ -306,3 +306,54 @@ fn ensure_own_statistics(tensors: &[Found]) -> Result<(), NnError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::thread_pool;
+    use crate::zoo::{ModelSpec, Origin};
+
+    fn batch(images: usize, shape: ImageShape) -> Batch {
+        let pixel = |i: usize| (i * 7919 % 1000) as f32 / 500.0 - 1.0;
+        let labels = (0..images as u32).map(|i| i % 10).collect();
+        Batch { images: (0..images * shape.len()).map(pixel).collect(), labels, shape }
+    }
+
+    /// What the thread's pool has made after each step on batches of these sizes.
+    fn made_by_steps(model: &str, sizes: &[usize]) -> Vec<hwa_kernels::Made> {
+        let images = ImageShape { height: 32, width: 32, channels: 3 };
+        let task = Task { images, classes: 10 };
+        let spec: ModelSpec = model.parse().unwrap();
+        let network = spec.network(task, Origin { seed: 1, replica: 0 }).unwrap();
+        let sgd = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
+        let mut replica = BurnReplica::new(network, task, sgd).unwrap();
+        let steps = sizes.iter().map(|&size| {
+            replica.step(&batch(size, images), 0.01).unwrap();
+            replica.evaluate(&batch(size, images)).unwrap();
+            thread_pool().made()
+        });
+        steps.collect()
+    }
+
+    #[test]
+    fn memory_does_not_grow_from_step_to_step() {
+        for model in ["resnet8", "mobilenet_v2_cifar"] {
+            let made = made_by_steps(model, &[8; 5]);
+            assert!(made[0].buffers > 10, "{model}: {made:?}");
+            assert!(made[1..].iter().all(|later| *later == made[1]), "{model}: {made:?}");
+        }
+    }
+
+    #[test]
+    fn memory_does_not_grow_when_sizes_of_batches_take_turns() {
+        for model in ["resnet8", "mobilenet_v2_cifar"] {
+            // More than half of a batch finds room in the buffers of the whole, less does not. Which
+            // buffers a size finds free depends on the other's, so both get a second turn.
+            for sizes in [[8, 5], [8, 3]] {
+                let made = made_by_steps(model, &sizes.repeat(4));
+                let settled = made[3..].iter().all(|later| *later == made[3]);
+                assert!(settled, "{model}, {sizes:?}: {made:?}");
+            }
+        }
+    }
+}

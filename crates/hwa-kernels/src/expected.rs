@@ -2,10 +2,12 @@
 
 use std::ops::Deref;
 
+use crate::conv::Layout;
 use crate::finish::{Finish, Gate, Sums, Totals};
 use crate::read::{Activation, Source};
-use crate::reference::{error, images, per_channel, to_f64};
+use crate::reference::{Reference, error, error_among, images, noise, per_channel, to_f64};
 use crate::shape::Shape;
+use crate::simd::{GROUP, Level};
 
 /// Numbers rounded to sixteenths. Their products and the sums of a few are exact, so that
 /// values which happen to cancel leave no large relative error.
@@ -56,6 +58,74 @@ impl Sources {
             _ => f64::from(self.gradient[i]) * at(i, 0) + (x[i] - at(i, 3)) * at(i, 1) + at(i, 2),
         };
         (0..x.len()).map(value).collect()
+    }
+
+    /// The same, stored as a layout says; what is to spare is not a number.
+    pub(crate) fn laid_out(mut self, layout: Layout) -> Self {
+        let Shape { channels, .. } = self.shape;
+        if layout == Layout::Dense {
+            for numbers in [&mut self.x, &mut self.gradient] {
+                let pixels = numbers.chunks(self.shape.stride());
+                let dense = pixels.flat_map(|pixel| pixel[..channels].to_vec());
+                *numbers = dense.chain([f32::NAN; GROUP]).collect();
+            }
+        }
+        self
+    }
+}
+
+/// A convolution to check, and what it reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trial {
+    pub reference: Reference,
+    /// Of the images and of the gradient: see [`Sources::kind`].
+    pub kinds: [usize; 2],
+    /// Of the images. Without padding they get no gradient.
+    pub layout: Layout,
+}
+
+/// Where a convolution is to put its results and its gradients.
+pub(crate) struct Places<'a> {
+    pub y: &'a mut [f32],
+    pub dx: Option<(&'a mut [f32], Finish<'static>)>,
+    pub dw: &'a mut [f32],
+}
+
+impl Trial {
+    /// Checks what `run` computes of the images, the gradient and the weights on every level. An
+    /// error is relative to the largest result if nothing cancelled.
+    pub(crate) fn check(
+        &self,
+        tolerance: f64,
+        run: impl Fn(Level, [Source<'_>; 2], &[f32], Places<'_>),
+    ) {
+        let Self { reference, kinds, layout } = self;
+        let (input, output) = (reference.input, reference.output());
+        let (x, g) = (Sources::new(input, 1), Sources::new(output, 2));
+        let w = coarse(noise(reference.form.len(), 3));
+        let of = |x: &[f64], g: &[f64], w: &[f64]| {
+            let gradients = [reference.input_gradient(g, w), reference.weight_gradient(x, g)];
+            (reference.forward(x, w), gradients)
+        };
+        let (x64, g64, w64) = (x.values(kinds[0]), g.values(kinds[1]), to_f64(&w));
+        let (y64, [dx64, dw64]) = of(&x64, &g64, &w64);
+        let sizes = |x: &[f64]| -> Vec<f64> { x.iter().map(|x| x.abs()).collect() };
+        let (y_sizes, [dx_sizes, dw_sizes]) = of(&sizes(&x64), &sizes(&g64), &sizes(&w64));
+        let x = x.laid_out(*layout);
+        for level in Level::available() {
+            let mut y = vec![f32::NAN; output.len()];
+            let (mut dx, mut dw) = (vec![f32::NAN; input.len()], vec![f32::NAN; w.len()]);
+            let wanted = *layout == Layout::Padded;
+            let place = wanted.then_some((&mut dx[..], Finish::NOTHING));
+            let places = Places { y: &mut y, dx: place, dw: &mut dw };
+            run(level, [x.kind(kinds[0]), g.kind(kinds[1])], &w, places);
+            let e = error_among(&y, &y64, &y_sizes);
+            assert!(e < tolerance, "{level} forward: {e:e}");
+            let e = if wanted { error_among(&dx, &dx64, &dx_sizes) } else { 0.0 };
+            assert!(e < tolerance, "{level} input gradient: {e:e}");
+            let e = error_among(&dw, &dw64, &dw_sizes);
+            assert!(e < tolerance, "{level} weight gradient: {e:e}");
+        }
     }
 }
 

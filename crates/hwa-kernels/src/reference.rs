@@ -113,9 +113,14 @@ pub(crate) fn to_f64(x: &[f32]) -> Vec<f64> {
 
 /// The largest error, relative to the largest value; NaN if there is one.
 pub(crate) fn error(found: &[f32], expected: &[f64]) -> f64 {
+    error_among(found, expected, expected)
+}
+
+/// The largest error, relative to the largest of some values; NaN if there is one.
+pub(crate) fn error_among(found: &[f32], expected: &[f64], values: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let keep = |worst: f64, x: f64| if worst >= x || worst.is_nan() { worst } else { x };
-    let largest = expected.iter().map(|e| e.abs()).fold(0.0, keep);
+    let largest = values.iter().map(|e| e.abs()).fold(0.0, keep);
     let worst = found.iter().zip(expected).map(|(f, e)| (f64::from(*f) - e).abs()).fold(0.0, keep);
     if worst == 0.0 { 0.0 } else { worst / largest }
 }

@@ -563,7 +563,8 @@ fn gather(
     row_step: usize,
 ) {
     let rows = SpanMut::new(rows);
-    with_reader!(source, stride, reader => level.run(Gather {
+    // Coefficients are padded even where pixels are not.
+    with_reader!(source, from.stride(), reader => level.run(Gather {
         reader, from, stride, lattice, taps, results, rows, row_step,
     }));
 }

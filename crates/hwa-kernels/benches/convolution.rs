@@ -1,7 +1,7 @@
 //! Convolutions in GF/s, counted as if every product were multiplied by itself, and in GB/s, as
 //! if every tensor were read or written once.
 //!
-//! `cargo bench -p hwa-kernels --bench convolution -- [square | first | depthwise | pointwise]...`
+//! `cargo bench -p hwa-kernels --bench convolution -- [square | first | depthwise | pointwise | grouped]...`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 mod clock;
@@ -24,6 +24,7 @@ fn main() {
             ("first", first()),
             ("depthwise", depthwise()),
             ("pointwise", pointwise()),
+            ("grouped", grouped()),
         ] {
             if is_wanted(name) {
                 println!("{name}");
@@ -114,6 +115,12 @@ fn pointwise() -> Vec<Case> {
         (320, 1280, 4),
     ];
     shapes.map(|(inputs, outputs, size)| Case::pointwise(inputs, outputs, size)).to_vec()
+}
+
+/// In fewer and fewer channels each, and a depthwise one that gives two for each.
+fn grouped() -> Vec<Case> {
+    let of = |outputs, groups| Case { kernel: 3, groups, ..Case::pointwise(128, outputs, 16) };
+    [(128, 1), (128, 2), (128, 8), (128, 32), (256, 128)].map(|(o, g)| of(o, g)).to_vec()
 }
 
 impl Case {

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::depthwise::Depthwise;
 use crate::direct::Direct;
 use crate::finish::{Finish, Gate, Sums, Totals};
+use crate::grouped::Grouped;
 use crate::read::Source;
 use crate::shape::Shape;
 use crate::simd::{GROUP, Level};
@@ -84,8 +85,7 @@ enum Way {
     Winograd(Winograd),
     Direct(Direct),
     Depthwise(Depthwise),
-    /// Groups as one dense convolution, with zeros between them: right, but not fast.
-    Grouped(Box<Convolution>),
+    Grouped(Grouped),
 }
 
 impl fmt::Display for Convolution {
@@ -119,6 +119,16 @@ impl Convolution {
         precision: Precision,
     ) -> Result<Self, ConvError> {
         form.check(input)?;
+        Ok(Self::of_checked(level, form, (input, layout), precision))
+    }
+
+    /// As [`new`](Self::new), of a form that is known to fit.
+    pub(crate) fn of_checked(
+        level: Level,
+        form: Form,
+        (input, layout): (Shape, Layout),
+        precision: Precision,
+    ) -> Self {
         let Form { outputs, kernel, stride, padding, groups } = form;
         let (input_len, input_stride) = match layout {
             Layout::Padded => (input.len(), input.stride()),
@@ -132,14 +142,13 @@ impl Convolution {
         let way = if each && layout == Layout::Padded {
             Way::Depthwise(Depthwise { level, kernel, stride, padding, input })
         } else if groups > 1 {
-            let form = Form { groups: 1, ..form };
-            Way::Grouped(Box::new(Self::new(level, form, (input, layout), precision)?))
+            Way::Grouped(Grouped { level, form, precision, input, input_stride, output })
         } else if precision == Precision::Fast && tiles && tiles_pay(input, output) {
             Way::Winograd(Winograd { level, form: dense, padding, input })
         } else {
             Way::Direct(direct)
         };
-        Ok(Self { form, input, input_len, output, way })
+        Self { form, input, input_len, output, way }
     }
 
     /// The images that come in.
@@ -179,7 +188,7 @@ impl Convolution {
             Way::Winograd(way) => way.forward(source, weights, output, finish),
             Way::Direct(way) => way.forward(source, weights, output, finish),
             Way::Depthwise(way) => way.forward(source, weights, output, finish),
-            Way::Grouped(way) => way.forward(source, &self.spread(weights), output, finish),
+            Way::Grouped(way) => way.forward(source, weights, output, finish),
         }
     }
 
@@ -209,39 +218,7 @@ impl Convolution {
             Way::Winograd(way) => way.backward(source, gradient, (weights, weight_gradient), input),
             Way::Direct(way) => way.backward(source, gradient, (weights, weight_gradient), input),
             Way::Depthwise(way) => way.backward(source, gradient, weights, input, weight_gradient),
-            Way::Grouped(way) => {
-                let mut spread = vec![0.0; way.weights_len()];
-                let weights = (&self.spread(weights)[..], &mut spread[..]);
-                let totals = way.backward(source, gradient, weights, input);
-                self.gather(&spread, weight_gradient);
-                totals
-            }
-        }
-    }
-
-    /// For each output channel: where its weights begin, and where in a dense convolution's.
-    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
-        let taps = self.form.kernel[0] * self.form.kernel[1];
-        let (inputs, groups) = (self.input.channels, self.form.groups);
-        let (own, each) = (inputs / groups * taps, self.form.outputs / groups);
-        (0..self.form.outputs).map(move |o| (o * own, o * inputs * taps + o / each * own))
-    }
-
-    /// The weights of groups among zeros.
-    fn spread(&self, weights: &[f32]) -> Vec<f32> {
-        let own = self.weights_len() / self.form.outputs;
-        let mut dense = vec![0.0; self.weights_len() * self.form.groups];
-        for (from, to) in self.places() {
-            dense[to..][..own].copy_from_slice(&weights[from..][..own]);
-        }
-        dense
-    }
-
-    /// The weights of groups from among the others.
-    fn gather(&self, dense: &[f32], weights: &mut [f32]) {
-        let own = self.weights_len() / self.form.outputs;
-        for (to, from) in self.places() {
-            weights[to..][..own].copy_from_slice(&dense[from..][..own]);
+            Way::Grouped(way) => way.backward(source, gradient, (weights, weight_gradient), input),
         }
     }
 }

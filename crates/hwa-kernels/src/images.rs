@@ -83,23 +83,40 @@ impl Bands {
     }
 }
 
-/// Runs `work` on the images of a part, of which `piece` holds the results, a few at a time,
-/// and finishes what it wrote.
-fn finish_groups(
-    (level, finish): (Level, Finish<'_>),
-    shape: Shape,
-    (images, piece): (Range<usize>, &mut [f32]),
-    mut work: impl FnMut(Range<usize>, &mut [f32]),
-) -> Totals {
-    let mut finisher = Finisher::new(level, finish, shape.channels).of(shape.len());
-    let pixels = shape.height * shape.width;
-    let group = PIXELS.div_ceil(pixels.max(1));
-    for start in images.clone().step_by(group) {
-        let end = images.end.min(start + group);
-        let results = (start - images.start) * shape.image()..(end - images.start) * shape.image();
-        finisher.make(start * pixels, &mut piece[results], |results| work(start..end, results));
+/// A few images at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Few {
+    pub shape: Shape,
+    /// How many, at least one.
+    pub images: usize,
+}
+
+impl Few {
+    /// The images of a part.
+    pub(crate) fn of(self, part: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let end = part.end;
+        part.step_by(self.images).map(move |start| start..end.min(start + self.images))
     }
-    finisher.totals()
+
+    /// Runs `work` on the images of a part, of which `piece` holds the results, a few at a time,
+    /// and finishes what it wrote.
+    pub(crate) fn finish(
+        self,
+        (level, finish): (Level, Finish<'_>),
+        (part, piece): (Range<usize>, &mut [f32]),
+        mut work: impl FnMut(Range<usize>, &mut [f32]),
+    ) -> Totals {
+        let shape = self.shape;
+        let mut finisher = Finisher::new(level, finish, shape.channels).of(shape.len());
+        let (pixels, first) = (shape.height * shape.width, part.start);
+        for images in self.of(part) {
+            let results =
+                (images.start - first) * shape.image()..(images.end - first) * shape.image();
+            let pixel = images.start * pixels;
+            finisher.make(pixel, &mut piece[results], |results| work(images, results));
+        }
+        finisher.totals()
+    }
 }
 
 /// Runs `work` on all images and finishes what it wrote; gives the sums, part by part.
@@ -112,7 +129,8 @@ pub(crate) fn compute(
     let parts = parts(shape);
     let pieces = split(shape, &parts, results);
     let items = parts.into_iter().zip(pieces).collect();
-    parallel::map(items, |part| finish_groups((level, finish), shape, part, &work))
+    let few = Few { shape, images: PIXELS.div_ceil((shape.height * shape.width).max(1)) };
+    parallel::map(items, |part| few.finish((level, finish), part, &work))
 }
 
 impl Shape {

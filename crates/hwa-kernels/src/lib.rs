@@ -10,6 +10,7 @@
 //! winograd   3x3 with stride 1: F(4x4, 3x3)
 //! direct     every other dense convolution
 //! depthwise  every channel by itself
+//! grouped    groups of channels, a dense convolution for each
 //! pool       the largest or the mean of a window, or the mean of an image
 //! rearrange  some pixels or some channels, or channels in another order
 //! combine    sums of tensors, and gradients on their own
@@ -33,6 +34,7 @@ mod direct;
 mod expected;
 mod finish;
 pub mod graph;
+mod grouped;
 mod images;
 mod loss;
 mod memory;

@@ -15,10 +15,21 @@ pub(crate) struct Pixels {
 impl Pixels {
     /// Reads as many pixels as `to` has room for.
     pub(crate) fn read(self, level: Level, source: Source<'_>, to: &mut [f32]) {
-        let count = to.len() / self.stride.max(1);
+        self.read_padded(level, source, (self.stride, to));
+    }
+
+    /// As [`read`](Self::read), to pixels of `width` numbers, the padded channels. Of pixels that
+    /// are stored without padding, what comes next in memory stands in it.
+    pub(crate) fn read_padded(
+        self,
+        level: Level,
+        source: Source<'_>,
+        (width, to): (usize, &mut [f32]),
+    ) {
+        let count = to.len() / width.max(1);
         let to = SpanMut::new(to);
-        with_reader!(source, self.stride, reader => level.run(Read {
-            reader, pixels: self, count, to,
+        with_reader!(source, width, reader => level.run(Read {
+            reader, pixels: self, width, count, to,
         }));
     }
 }
@@ -26,6 +37,7 @@ impl Pixels {
 struct Read<'a, R> {
     reader: R,
     pixels: Pixels,
+    width: usize,
     count: usize,
     to: SpanMut<'a>,
 }
@@ -36,13 +48,14 @@ impl<R: Reader> Kernel for Read<'_, R> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let Pixels { first, step, stride } = self.pixels;
-        for c in (0..stride).step_by(S::LANES) {
-            // SAFETY: the tensor holds the pixels, and there is room for `count` of them.
+        for c in (0..self.width).step_by(S::LANES) {
+            // SAFETY: the tensor holds the pixels, and after the last the rest of its padding or a
+            // group to spare; there is room for `count` of them.
             unsafe {
                 let channels = self.reader.channels::<S>(c);
                 for i in 0..self.count {
                     let from = (first + i * step) * stride + c;
-                    self.to.put(i * stride + c, self.reader.vector::<S>(from, channels));
+                    self.to.put(i * self.width + c, self.reader.vector::<S>(from, channels));
                 }
             }
         }

@@ -190,10 +190,11 @@ impl<const STEP: usize> Makes for Convolve<'_, STEP> {
             // SAFETY: the blocks have what the taps of `size` results read; there is room
             // for the results.
             unsafe {
+                let channels = ending.channels::<S>(self.channel + c);
                 for y in 0..self.size[0] {
-                    let x = self.tiles::<S, 8, _>([y, 0], c, (ending, &mut sums));
-                    let x = self.tiles::<S, 4, _>([y, x], c, (ending, &mut sums));
-                    self.tiles::<S, 1, _>([y, x], c, (ending, &mut sums));
+                    let x = self.tiles::<S, 8, _>([y, 0], c, (ending, channels, &mut sums));
+                    let x = self.tiles::<S, 4, _>([y, x], c, (ending, channels, &mut sums));
+                    self.tiles::<S, 1, _>([y, x], c, (ending, channels, &mut sums));
                     if (y + 1) % SUMMED.div_ceil(self.size[1]) == 0 {
                         ending.gather(self.channel + c, sums);
                         sums = Gathered::zero();
@@ -212,12 +213,10 @@ impl<const STEP: usize> Convolve<'_, STEP> {
         &self,
         [y, mut x]: [usize; 2],
         c: usize,
-        (ending, gathered): (&mut E, &mut Gathered<S>),
+        (ending, channels, gathered): (&mut E, E::Channels<S>, &mut Gathered<S>),
     ) -> usize {
         let step = if STEP > 0 { STEP } else { self.step } * GROUP;
         let row = self.blocks.from(c / GROUP * self.block + y * self.row + c % GROUP);
-        // SAFETY: as for the caller.
-        let channels = unsafe { ending.channels::<S>(self.channel + c) };
         while x + T <= self.size[1] {
             let mut sums = [S::zero(); T];
             let corner = row.from(x * step);

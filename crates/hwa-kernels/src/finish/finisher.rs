@@ -11,7 +11,7 @@ use crate::span::{Span, SpanMut};
 const BLOCK: usize = 512;
 
 /// Numbers of a tensor that the cache does not hold until they are read again.
-const PAST: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+const PAST: usize = if cfg!(test) { 16 << 10 } else { 3 << 20 };
 
 /// Numbers of a cache line.
 const LINE: usize = 16;

@@ -9,6 +9,9 @@ use crate::finish::{Ending, Gathered, Makes};
 use crate::simd::Simd;
 use crate::span::{Ahead, Span};
 
+/// Rows whose sums are gathered in `f32`.
+const SUMMED: usize = 64;
+
 /// The columns of `B` that are packed side by side: two vectors.
 pub(crate) fn panel_width(lanes: usize) -> usize {
     2 * lanes
@@ -168,10 +171,14 @@ impl Product<'_> {
                 }
             }
             row += P;
-        }
-        for (r, sums) in gathered.into_iter().enumerate() {
-            // SAFETY: as for the caller.
-            unsafe { ending.gather(column + r * S::LANES, sums) };
+            // Long sums in `f32` lose digits.
+            if row % SUMMED < P || row + P > self.rows {
+                for (r, sums) in gathered.iter_mut().enumerate() {
+                    let sums = std::mem::replace(sums, Gathered::zero());
+                    // SAFETY: as for the caller.
+                    unsafe { ending.gather(column + r * S::LANES, sums) };
+                }
+            }
         }
         row
     }

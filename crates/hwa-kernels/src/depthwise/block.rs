@@ -121,7 +121,7 @@ impl<R: Reader> Fill<'_, R> {
 }
 
 /// Results that are summed in `f32`.
-const SUMMED: usize = 256;
+const SUMMED: usize = 64;
 
 /// What a result is a sum of.
 #[derive(Debug, Clone, Copy, PartialEq)]

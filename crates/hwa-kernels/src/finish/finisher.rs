@@ -8,7 +8,7 @@ use crate::simd::{Kernel, Level, Simd, padded};
 use crate::span::{Span, SpanMut};
 
 /// Pixels that are summed in `f32`.
-const BLOCK: usize = 512;
+const BLOCK: usize = 128;
 
 /// Numbers of a tensor that the cache does not hold until they are read again.
 const PAST: usize = if cfg!(test) { 16 << 10 } else { 3 << 20 };

@@ -4,7 +4,7 @@
 //! around a block is added, the activation's gate is applied, and the sums are
 //! gathered that the batch norm before it needs.
 //!
-//! Sums run in `f32` over a few hundred pixels and in `f64` from there, about a
+//! Sums run in `f32` over a hundred pixels and in `f64` from there, about a
 //! value near the mean: a large mean costs no digits.
 
 mod block;

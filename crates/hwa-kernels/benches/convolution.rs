@@ -16,8 +16,8 @@ const BATCH: usize = 128;
 
 fn main() {
     let level = Level::chosen().unwrap();
-    println!("{level}, one thread, batch {BATCH}; the input gradient is what it takes beside that");
-    println!("of the weights. Forward, weight gradient, input gradient: ms, GF/s, GB/s");
+    println!("{level}, one thread, batch {BATCH}");
+    println!("forward | gradient of the weights | both gradients: ms, GF/s, GB/s");
     on_one_thread(|| {
         for (name, cases) in [
             ("square", square()),
@@ -151,21 +151,21 @@ impl Case {
             Layout::Padded => [backward(None), backward(Some((&mut dx, Finish::NOTHING)))],
             Layout::Dense => [backward(None), f64::NAN],
         });
-        let rate = |seconds: f64| {
-            let operations = 2.0 * (conv.output().pixels() * weights) as f64;
-            let bytes = 4.0 * (input + output + weights) as f64;
+        let rate = |seconds: f64, times: f64| {
+            let operations = times * 2.0 * (conv.output().pixels() * weights) as f64;
+            let bytes = times * 4.0 * (input + output + weights) as f64;
             let (ms, giga) = (seconds * 1e3, seconds * 1e9);
             format!("{ms:8.2} {:6.1} {:5.1}", operations / giga, bytes / giga)
         };
-        let of_input = match layout {
-            Layout::Padded => rate(of_both - of_weights),
+        let both = match layout {
+            Layout::Padded => rate(of_both, 2.0),
             Layout::Dense => String::new(),
         };
         println!(
-            "{inputs:>4} -> {outputs:<4} {size:>3}x{size:<3} {:<16} {} | {} | {of_input}",
+            "{inputs:>4} -> {outputs:<4} {size:>3}x{size:<3} {:<16} {} | {} | {both}",
             conv.to_string(),
-            rate(forward),
-            rate(of_weights),
+            rate(forward, 1.0),
+            rate(of_weights, 1.0),
         );
     }
 }

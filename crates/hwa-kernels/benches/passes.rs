@@ -1,7 +1,7 @@
 //! What passes over tensors once, in GB/s: memory is its limit. Every tensor counts as if it were
 //! read or written once.
 //!
-//! `cargo bench -p hwa-kernels --bench passes -- [pool | norm | loss | sgd]...`
+//! `cargo bench -p hwa-kernels --bench passes -- [limits | pool | norm | loss | sgd]...`
 //!
 //! Batch norm has no pass of its own: convolutions gather its sums as they write, and whatever
 //! comes next applies it as it reads. `norm` is the sum at the end of a residual block, which
@@ -10,8 +10,11 @@
 
 mod clock;
 
+use std::hint::black_box;
+
 use clock::{best, best_of, is_wanted, on_one_thread};
 use hwa_kernels::graph::{Graph, Node, Operation, Parameter, Program, Statistics, Times, Windows};
+use hwa_kernels::limits::multiply_and_add;
 use hwa_kernels::simd::Level;
 use hwa_kernels::{Activation, Form, Pool, Precision, Sgd, Shape, cross_entropy};
 
@@ -21,6 +24,9 @@ fn main() {
     let level = Level::chosen().unwrap();
     println!("{level}, one thread, batch {BATCH}; ms, GB/s");
     on_one_thread(|| {
+        if is_wanted("limits") {
+            limits(level);
+        }
         if is_wanted("pool") {
             pools(level);
         }
@@ -37,6 +43,24 @@ fn main() {
             [64, 272_474, 11_227_812].into_iter().for_each(|weights| sgd(level, weights));
         }
     });
+}
+
+/// What a core can multiply and add, and read and copy that no cache holds.
+fn limits(level: Level) {
+    let mut numbers = 0;
+    let seconds = best(|| numbers = multiply_and_add(level, 1_000_000));
+    println!("{:36} {:16.1} GF/s", "multiply and add", 2.0 * numbers as f64 / seconds / 1e9);
+    let (from, mut to) = (vec![1.0_f32; 1 << 26], vec![0.0_f32; 1 << 26]);
+    let seconds = best(|| {
+        let mut sums = [0.0; 64];
+        for chunk in from.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x);
+        }
+        black_box(sums);
+    });
+    println!("{:36} {}", "read", rate(seconds, from.len()));
+    let seconds = best(|| to.copy_from_slice(&from));
+    println!("{:36} {}", "read and write", rate(seconds, 2 * from.len()));
 }
 
 /// Those of VGG-16, ResNet-18 and ShuffleNetV2, an average beside them, and every network's last.
@@ -89,7 +113,8 @@ fn step(
     let Times { step, numbers: written, .. } = program.take_times().pop().unwrap();
     let read = Shape { channels, ..input }.len();
     if step.starts_with("sum") {
-        println!("{step:36} forward {}", rate(times[0], 2 * read + written));
+        // What is added is the same tensor, which the cache holds by then.
+        println!("{step:36} forward {}", rate(times[0], read + written));
     } else {
         let [forward, backward] = times.map(|seconds| rate(seconds, read + written));
         println!("{step:36} forward {forward} | backward {backward}");

@@ -19,6 +19,7 @@
 //! sgd        the step of the weights
 //! conv       which way a convolution takes
 //! graph      a whole network: planned, forward, backward
+//! limits     what the CPU can do at most
 //! ```
 //!
 //! The home of `unsafe`: vector instructions, and inner loops without bounds checks.
@@ -36,6 +37,7 @@ mod finish;
 pub mod graph;
 mod grouped;
 mod images;
+pub mod limits;
 mod loss;
 mod memory;
 mod norm;
@@ -57,7 +59,7 @@ mod winograd;
 pub use conv::{ConvError, Convolution, Form, Layout, Precision};
 pub use finish::{Finish, Gate, Sums, Totals};
 pub use loss::cross_entropy;
-pub use memory::{Buffer, Made, Pool};
+pub use memory::{Buffer, Held, Pool};
 pub use norm::{Affine, Moments};
 pub use read::{Activation, Source};
 pub use sgd::Sgd;

@@ -119,9 +119,9 @@ impl Drop for Buffer {
 #[derive(Debug, Clone, Default)]
 pub struct Pool(Arc<Shelves>);
 
-/// What a pool has made, whether it is in use or free.
+/// What a pool holds, whether it is in use or free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct Held {
     /// How many buffers.
     pub buffers: usize,
     /// Their memory.
@@ -135,7 +135,7 @@ struct Shelves(Mutex<Stock>);
 struct Stock {
     /// Free memory by its number of lines.
     free: BTreeMap<usize, Vec<Memory>>,
-    made: Made,
+    held: Held,
 }
 
 impl Shelves {
@@ -145,16 +145,20 @@ impl Shelves {
 }
 
 impl Stock {
-    fn make(&mut self, lines: usize) -> Memory {
-        self.made.buffers += 1;
-        self.made.bytes += lines * size_of::<Line>();
-        Memory::zeros(lines)
+    /// Free memory; if there is none that fits, it counts as made.
+    fn find(&mut self, lines: usize) -> Option<Memory> {
+        let free = self.free.range_mut(lines..=2 * lines).find_map(|(_, shelf)| shelf.pop());
+        if free.is_none() {
+            self.held.buffers += 1;
+            self.held.bytes += lines * size_of::<Line>();
+        }
+        free
     }
 }
 
 impl std::fmt::Debug for Shelves {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shelves({:?})", self.lock().made)
+        write!(f, "Shelves({:?})", self.lock().held)
     }
 }
 
@@ -164,15 +168,13 @@ impl Pool {
     /// an epoch, use what there is.
     pub fn take(&self, len: usize) -> Buffer {
         let count = len.div_ceil(16);
-        let mut stock = self.0.lock();
-        let used = stock.free.range_mut(count..=2 * count).find_map(|(_, shelf)| shelf.pop());
-        let memory = used.unwrap_or_else(|| stock.make(count));
+        let memory = self.0.lock().find(count).unwrap_or_else(|| Memory::zeros(count));
         Buffer { memory, len, home: Some(self.0.clone()) }
     }
 
     /// What there is of it. Nothing is given back, so it tells whether work still asks for more.
-    pub fn made(&self) -> Made {
-        self.0.lock().made
+    pub fn held(&self) -> Held {
+        self.0.lock().held
     }
 }
 
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!((second.as_ptr(), second.len()), (place, 97));
         assert_ne!(pool.take(97).as_ptr(), place);
         // Seven lines, then 97 numbers beside them: seven again.
-        assert_eq!(pool.made(), Made { buffers: 2, bytes: 2 * 7 * 64 });
+        assert_eq!(pool.held(), Held { buffers: 2, bytes: 2 * 7 * 64 });
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::span::{Ahead, Span};
 /// Rows whose sums are gathered in `f32`.
 const SUMMED: usize = 64;
 
+/// Products that are summed in a row.
+const DEPTH: usize = 128;
+
 /// The columns of `B` that are packed side by side: two vectors.
 pub(crate) fn panel_width(lanes: usize) -> usize {
     2 * lanes
@@ -145,21 +148,34 @@ impl Product<'_> {
             std::array::from_fn(|r| unsafe { ending.channels::<S>(column + r * S::LANES) });
         while row + P <= self.rows {
             let a = self.a.numbers.from(row * a_step);
-            let mut sums = [[S::zero(); R]; P];
+            let sides = ((a, a_step, depth_step), (b, b_step));
             // SAFETY: as for the caller.
             unsafe {
+                let mut sums = [[S::zero(); R]; P];
                 let mut k = 0;
                 if P >= 6 {
                     let lines = self.ahead.step();
                     while k < lines.count.min(self.depth) {
                         lines.prefetch::<S>(k);
-                        Self::add::<S, P, R>(&mut sums, (a, a_step, depth_step), (b, b_step), k);
+                        Self::add::<S, P, R>(&mut sums, sides, k);
                         k += 1;
                     }
                 }
-                while k < self.depth {
-                    Self::add::<S, P, R>(&mut sums, (a, a_step, depth_step), (b, b_step), k);
+                while k < self.depth.min(DEPTH) {
+                    Self::add::<S, P, R>(&mut sums, sides, k);
                     k += 1;
+                }
+                // A long sum is one of short ones, which round less.
+                while k < self.depth {
+                    let mut more = [[S::zero(); R]; P];
+                    let end = self.depth.min(k + DEPTH);
+                    while k < end {
+                        Self::add::<S, P, R>(&mut more, sides, k);
+                        k += 1;
+                    }
+                    for (sum, more) in sums.as_flattened_mut().iter_mut().zip(more.as_flattened()) {
+                        *sum = sum.add(*more);
+                    }
                 }
                 // Last: of a long sum that is made in parts, each part rounds like a short one.
                 let start = row * self.row_step + column;
@@ -189,8 +205,7 @@ impl Product<'_> {
     #[inline(always)]
     unsafe fn add<S: Simd, const P: usize, const R: usize>(
         sums: &mut [[S; R]; P],
-        (a, a_step, depth_step): (Span<'_>, usize, usize),
-        (b, b_step): (Span<'_>, usize),
+        ((a, a_step, depth_step), (b, b_step)): Sides<'_>,
         k: usize,
     ) {
         // SAFETY: as for the caller.
@@ -208,6 +223,9 @@ impl Product<'_> {
         }
     }
 }
+
+/// `A`, from a row on, with its steps; and `B` with its own.
+type Sides<'a> = ((Span<'a>, usize, usize), (Span<'a>, usize));
 
 /// Columns of `B` that are multiplied together.
 #[derive(Clone, Copy)]

@@ -31,7 +31,8 @@ impl Activation {
     }
 }
 
-/// A tensor of `[pixels, channels]`, channels padded to whole groups.
+/// A tensor of `[pixels, channels]`, channels padded to whole groups; or not, for convolutions of
+/// [`Layout::Dense`](crate::Layout::Dense).
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
     /// As it is stored.

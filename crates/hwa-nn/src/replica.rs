@@ -320,7 +320,7 @@ mod tests {
     }
 
     /// What the thread's pool has made after each step on batches of these sizes.
-    fn made_by_steps(model: &str, sizes: &[usize]) -> Vec<hwa_kernels::Made> {
+    fn held_by_steps(model: &str, sizes: &[usize]) -> Vec<hwa_kernels::Held> {
         let images = ImageShape { height: 32, width: 32, channels: 3 };
         let task = Task { images, classes: 10 };
         let spec: ModelSpec = model.parse().unwrap();
@@ -330,27 +330,27 @@ mod tests {
         let steps = sizes.iter().map(|&size| {
             replica.step(&batch(size, images), 0.01).unwrap();
             replica.evaluate(&batch(size, images)).unwrap();
-            thread_pool().made()
+            thread_pool().held()
         });
         steps.collect()
     }
 
     #[test]
-    fn memory_does_not_grow_from_step_to_step() {
+    fn buffers_do_not_grow_from_step_to_step() {
         for model in ["resnet8", "mobilenet_v2_cifar"] {
-            let made = made_by_steps(model, &[8; 5]);
+            let made = held_by_steps(model, &[8; 5]);
             assert!(made[0].buffers > 10, "{model}: {made:?}");
             assert!(made[1..].iter().all(|later| *later == made[1]), "{model}: {made:?}");
         }
     }
 
     #[test]
-    fn memory_does_not_grow_when_sizes_of_batches_take_turns() {
+    fn buffers_do_not_grow_when_sizes_of_batches_take_turns() {
         for model in ["resnet8", "mobilenet_v2_cifar"] {
             // More than half of a batch finds room in the buffers of the whole, less does not. Which
             // buffers a size finds free depends on the other's, so both get a second turn.
             for sizes in [[8, 5], [8, 3]] {
-                let made = made_by_steps(model, &sizes.repeat(4));
+                let made = held_by_steps(model, &sizes.repeat(4));
                 let settled = made[3..].iter().all(|later| *later == made[3]);
                 assert!(settled, "{model}, {sizes:?}: {made:?}");
             }

@@ -48,7 +48,7 @@ const FAST_TIMES: f64 = 6.0;
 const STANDARD_TIMES: f64 = 3.0;
 
 fn bound(times: f64, torch_error: f64) -> f64 {
-    times * torch_error + LAST_PLACES
+    (times * torch_error).max(LAST_PLACES)
 }
 
 /// Values in double precision, and the error of PyTorch's single precision.

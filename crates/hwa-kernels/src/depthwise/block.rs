@@ -120,7 +120,7 @@ impl<R: Reader> Fill<'_, R> {
     }
 }
 
-/// Results that are summed in `f32`.
+/// Results that are summed in `f32`, to whole rows.
 const SUMMED: usize = 64;
 
 /// What a result is a sum of.

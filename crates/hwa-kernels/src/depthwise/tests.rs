@@ -66,10 +66,16 @@ fn many_images(stride: usize, level: Level) -> Depthwise {
 
 #[test]
 fn results_are_finished_forward_and_backward() {
-    for level in Level::available() {
-        let conv = many_images(2, level);
+    // In one go, and in bands whose sums are gathered more than once.
+    let large = Shape { images: 3, height: 20, width: 20, channels: 16 };
+    for (level, input) in Level::available()
+        .into_iter()
+        .flat_map(|level| [(level, many_images(2, level).input), (level, large)])
+    {
+        let stride = if input == large { 1 } else { 2 };
+        let conv = Depthwise { input, ..many_images(stride, level) };
         let (x, g) = (images(conv.input, 1), images(conv.output(), 2));
-        let w = noise(40 * 9, 3);
+        let w = noise(input.channels * 9, 3);
         assert_finishes(conv.output(), |finish| {
             let mut y = Buffer::zeros(conv.output().len());
             let totals = conv.forward(Source::Stored(&x), &w, &mut y, finish);

@@ -1,8 +1,10 @@
 use super::*;
 use crate::conv::Layout;
+use crate::conv::{Convolution, Form, Precision};
 use crate::expected::{Trial, assert_finishes};
 use crate::memory::Buffer;
 use crate::reference::{Reference, images, noise};
+use crate::simd::GROUP;
 use proptest::prelude::*;
 
 /// Small images have many channels: what the reference takes is limited.
@@ -47,6 +49,36 @@ proptest! {
     #[test]
     fn outputs_and_gradients_are_those_of_the_convolution(trial in any_convolution()) {
         check(trial);
+    }
+}
+
+#[test]
+fn both_gradients_of_single_pixels_are_those_of_the_convolution() {
+    // With more padding on one side or the other, which decides how sums are laid out.
+    let channels = [(1, 130), (130, 1), (16, 17), (17, 16), (24, 40), (40, 24), (5, 3)];
+    for (inputs, outputs) in channels {
+        let input = Shape { images: 3, height: 7, width: 9, channels: inputs };
+        let form = Dense { outputs, inputs, kernel: [1, 1] };
+        let reference = Reference { form, stride: 1, padding: 0, groups: 1, input };
+        for kinds in [[0, 0], [1, 2], [2, 1]] {
+            check(Trial { reference, kinds, layout: Layout::Padded });
+        }
+    }
+}
+
+#[test]
+fn no_images_have_gradients_of_zero() {
+    for (kernel, outputs) in [(1, 8), (1, 200_000), (3, 8)] {
+        let input = Shape { images: 0, height: 4, width: 4, channels: 3 };
+        let form = Form { outputs, kernel: [kernel; 2], stride: 1, padding: kernel / 2, groups: 1 };
+        let precision = Precision::Exact;
+        let conv =
+            Convolution::new(Level::best(), form, (input, Layout::Padded), precision).unwrap();
+        let (w, mut dw) = (vec![1.0; conv.weights_len()], vec![f32::NAN; conv.weights_len()]);
+        conv.forward(Source::Stored(&[]), &w, &mut [], Finish::MOMENTS);
+        let place = Some((&mut [][..], Finish::NOTHING));
+        conv.backward(Source::Stored(&[]), Source::Stored(&[]), (&w, &mut dw), place);
+        assert!(dw.iter().all(|x| *x == 0.0), "{form:?}");
     }
 }
 

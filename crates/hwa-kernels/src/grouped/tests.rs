@@ -121,6 +121,8 @@ fn an_infinity_or_a_nan_goes_where_the_convolution_takes_it_and_nowhere_else() {
         let (mut x, mut g) = (images(input, 1), images(output, 2));
         let mut w = noise(reference.form.len(), 3);
         // In the second group: channels 5 to 9 and 7 to 13, and the second third of the weights.
+        // Inside of the image and in the middle of a kernel: at the border it would meet the
+        // zeros around, which are multiplied here and left out by the reference.
         match place {
             0 => x[100 * input.stride() + 6] = strange,
             1 => g[100 * output.stride() + 8] = strange,

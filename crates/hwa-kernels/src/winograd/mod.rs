@@ -140,7 +140,7 @@ impl Winograd {
         // Of the same size: the tiles of one are those of the other.
         let grid = Grid::new(self.input, self.output(), self.padding);
         let back = Grid::new(self.output(), self.input, 2 - self.padding);
-        let (direction, parts) = (Direction::Backward, grid.parts());
+        let (direction, parts) = (Direction::Backward, grid.parts_of_gradient(self.sums_len()));
         self.with_transformed(weights, direction, |transformed| {
             self.with_sums(parts.len(), weight_gradient, |sums| {
                 let pieces = back.split(&parts, input).into_iter().zip(sums);
@@ -194,8 +194,8 @@ impl Winograd {
         finisher.run(grid.pixels(rows).start, block);
     }
 
-    /// Adds the share of a block to the sums over all tiles; `alone` if no other block is
-    /// worked on.
+    /// Adds the share of a block to the sums over all tiles; `alone` if no other block of this
+    /// convolution is worked on.
     fn correlate(
         &self,
         (grid, scratch): (&Grid, &Scratch<'_>),

@@ -4,8 +4,10 @@
 //! output = A^T [ (G weights G^T) * (B^T input B) ] A
 //! ```
 //!
-//! A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, with other
-//! points. The gradient of the weights is the exact adjoint.
+//! A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, with points
+//! chosen as in B. Barabasz and others, "Error Analysis and Improving the Accuracy of Winograd
+//! Convolution for Deep Neural Networks", 2018: by trial. The gradient of the weights is the
+//! exact adjoint.
 
 use crate::read::Reader;
 use crate::simd::{Kernel, Simd};
@@ -399,6 +401,55 @@ impl Kernel for AdjointWeights<'_> {
                         self.weights.put((y * 3 + x) * self.len + i, q);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::noise;
+    use crate::simd::Level;
+
+    /// The first lane of what the transforms make of six inputs, three weights and four
+    /// gradients: outputs, and the gradient of the weights.
+    struct OneDimension([f32; 6], [f32; 3], [f32; 4]);
+
+    impl Kernel for OneDimension {
+        type Output = ([f32; 4], [f32; 3]);
+
+        #[inline(always)]
+        fn run<S: Simd>(self) -> Self::Output {
+            let Self(d, w, g) = self;
+            let d = input_transform(d.map(S::splat));
+            let (w, g) = (weight_transform(w.map(S::splat)), gradient_transform(g.map(S::splat)));
+            let products = |w: [S; 6]| std::array::from_fn(|i| d[i].mul(w[i]));
+            let first = |vector: S| {
+                let mut lanes = [0.0; crate::simd::GROUP];
+                // SAFETY: a group is at least a vector.
+                unsafe { vector.store(lanes.as_mut_ptr()) };
+                lanes[0]
+            };
+            (output_transform(products(w)).map(first), weight_adjoint(products(g)).map(first))
+        }
+    }
+
+    #[test]
+    fn transforms_convolve_in_one_dimension() {
+        let numbers = noise(13, 1);
+        let d: [f32; 6] = std::array::from_fn(|i| numbers[i]);
+        let w: [f32; 3] = std::array::from_fn(|i| numbers[6 + i]);
+        let g: [f32; 4] = std::array::from_fn(|i| numbers[9 + i]);
+        for level in Level::available() {
+            let (outputs, gradients) = level.run(OneDimension(d, w, g));
+            for (j, output) in outputs.into_iter().enumerate() {
+                let expected: f32 = (0..3).map(|k| d[j + k] * w[k]).sum();
+                assert!((output - expected).abs() < 1e-6, "{level} output {j}");
+            }
+            for (k, gradient) in gradients.into_iter().enumerate() {
+                let expected: f32 = (0..4).map(|j| d[j + k] * g[j]).sum();
+                assert!((gradient - expected).abs() < 1e-6, "{level} gradient {k}");
             }
         }
     }

@@ -17,6 +17,8 @@ use crate::failure::Failure;
 use crate::opened;
 use crate::output::give;
 
+const RATE: f64 = 0.05;
+
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
     let spec: ModelSpec = arguments.model.parse()?;
@@ -27,8 +29,11 @@ pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
             let origin = Origin { seed: 1, replica: number as u32 };
             let mut replica = spec.build(task, origin, config)?;
             let batch = noise(task, arguments.batch.get(), number as u32);
+            for _ in 0..arguments.warmup {
+                replica.step(&batch, RATE)?;
+            }
             match start.wait() {
-                true => median_step(arguments, &mut replica, &batch).map(Some),
+                true => median_step(arguments.steps.get(), &mut replica, &batch).map(Some),
                 false => Ok(None),
             }
         })
@@ -107,18 +112,12 @@ fn all_at_once<T: Send>(
     })
 }
 
-fn median_step(
-    arguments: &BenchStep,
-    replica: &mut dyn Replica,
-    batch: &Batch,
-) -> Result<f64, Failure> {
+fn median_step(steps: usize, replica: &mut dyn Replica, batch: &Batch) -> Result<f64, Failure> {
     let mut seconds = Vec::new();
-    for step in 0..arguments.warmup + arguments.steps.get() {
+    for _ in 0..steps {
         let began = Instant::now();
-        replica.step(batch, 0.05)?;
-        if step >= arguments.warmup {
-            seconds.push(began.elapsed().as_secs_f64());
-        }
+        replica.step(batch, RATE)?;
+        seconds.push(began.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);
     Ok(seconds[seconds.len() / 2])

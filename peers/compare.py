@@ -228,7 +228,7 @@ def table(report):
         "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|",
         *(line(row) for row in report["rows"]),
         "",
-        "Made by `just bench-peers`.",
+        "Bold: the goal is met. Made by `just bench-peers`.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -236,16 +236,17 @@ def table(report):
 def line(row):
     """A row for readers."""
     ours, theirs = row["hwa"], row[row["best_mode"]]
+    met = {True: "**{:.3f}**", False: "{:.3f}"}
     cells = [
         row["name"],
         f"{ours['images_per_second']:,.0f}",
         f"{theirs['images_per_second']:,.0f}",
         row["best_mode"],
-        f"**{row['ratio']:.2f}**",
+        met[row["ratio"] >= row["goal"]].format(row["ratio"]),
         f"≥ {row['goal']}",
         f"{ours['peak_rss_mb']:,.0f} MB",
         f"{theirs['peak_rss_mb']:,.0f} MB",
-        f"**{row['memory_ratio']:.2f}**",
+        met[row["memory_ratio"] <= row["memory_goal"]].format(row["memory_ratio"]),
         f"≤ {row['memory_goal']}",
     ]
     return f"| {' | '.join(cells)} |"

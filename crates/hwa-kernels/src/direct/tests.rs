@@ -1,7 +1,7 @@
 use super::*;
 use crate::conv::Layout;
 use crate::conv::{Convolution, Form, Precision};
-use crate::expected::{Trial, assert_finishes};
+use crate::expected::{Trial, assert_finishes, assert_threads_change_nothing};
 use crate::memory::Buffer;
 use crate::reference::{Reference, images, noise};
 use crate::simd::GROUP;
@@ -155,18 +155,14 @@ fn threads_change_no_bit() {
         let (padding, input_stride) = (kernel / 2, input.stride());
         let conv = Direct { level: Level::best(), form, stride, padding, input, input_stride };
         let g = images(conv.output(), 3);
-        let run = |threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| {
-                let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
-                let mut dw = vec![0.0; form.len()];
-                let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-                let place = Some((&mut dx[..], Finish::NOTHING));
-                conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
-                (y, dx, dw, Totals::moments(&totals))
-            })
-        };
-        assert!(run(1) == run(3), "{form:?}");
+        assert_threads_change_nothing(|| {
+            let (mut y, mut dx) = (vec![0.0; conv.output().len()], vec![0.0; input.len()]);
+            let mut dw = vec![0.0; form.len()];
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+            let place = Some((&mut dx[..], Finish::NOTHING));
+            conv.backward(Source::Stored(&x), Source::Stored(&g), (&w, &mut dw), place);
+            (y, dx, dw, Totals::moments(&totals))
+        });
     }
 }
 

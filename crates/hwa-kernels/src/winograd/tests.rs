@@ -1,6 +1,6 @@
 use super::*;
 use crate::conv::Layout;
-use crate::expected::Trial;
+use crate::expected::{Trial, assert_threads_change_nothing};
 use crate::finish::{Gate, Sums};
 use crate::read::Activation;
 use crate::reference::{Reference, error, images, noise, per_channel, to_f64};
@@ -137,19 +137,15 @@ fn threads_change_no_bit() {
     for input in [small, wide] {
         let form = Dense { outputs: input.channels, inputs: input.channels, kernel: [3, 3] };
         let (x, w, g) = (images(input, 1), noise(form.len(), 2), images(input, 3));
-        let run = |threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| {
-                let conv = Winograd { level: Level::best(), form, padding: 1, input };
-                let (mut y, mut dx) = (vec![0.0; input.len()], vec![0.0; input.len()]);
-                let mut dw = vec![0.0; form.len()];
-                let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
-                let place = Some((&mut dx[..], Finish::MOMENTS));
-                let (x, g) = (Source::Stored(&x), Source::Stored(&g));
-                let back = conv.backward(x, g, (&w, &mut dw), place);
-                (y, dx, dw, Totals::moments(&totals), Totals::moments(&back))
-            })
-        };
-        assert!(run(1) == run(3), "{form:?}");
+        assert_threads_change_nothing(|| {
+            let conv = Winograd { level: Level::best(), form, padding: 1, input };
+            let (mut y, mut dx) = (vec![0.0; input.len()], vec![0.0; input.len()]);
+            let mut dw = vec![0.0; form.len()];
+            let totals = conv.forward(Source::Stored(&x), &w, &mut y, Finish::MOMENTS);
+            let place = Some((&mut dx[..], Finish::MOMENTS));
+            let (x, g) = (Source::Stored(&x), Source::Stored(&g));
+            let back = conv.backward(x, g, (&w, &mut dw), place);
+            (y, dx, dw, Totals::moments(&totals), Totals::moments(&back))
+        });
     }
 }

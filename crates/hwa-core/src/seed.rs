@@ -24,6 +24,8 @@ pub enum Purpose {
     Recalibrate = 4,
     /// Splits and subsets of a data set.
     Split = 5,
+    /// What a layer leaves out in one step.
+    Dropout = 6,
 }
 
 /// A stream of random numbers at one address.

@@ -11,9 +11,9 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use hwa_core::seed::{Purpose, Random};
-use hwa_data::{Batch, ImageShape};
+use hwa_data::{Batch, ImageShape, Position};
 use hwa_nn::{BurnReplica, Init, Network, Pass, SgdConfig, Task};
-use hwa_train::Replica;
+use hwa_train::{Replica, Step};
 
 const IMAGES: ImageShape = ImageShape { height: 8, width: 8, channels: 1 };
 
@@ -55,7 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:15} {:?}", tensor.shape());
     }
     for step in 0..20 {
-        let loss = replica.step(&halves(step), 0.02)?.loss;
+        let position = Position { seed: 1, replica: 0, step };
+        let loss = replica.step(&halves(step), Step { rate: 0.02, position })?.loss;
         println!("step {step:2}: loss {loss:.4}");
     }
     let tally = replica.evaluate(&halves(1000))?;

@@ -48,6 +48,12 @@ pub enum NnError {
         /// How many groups there are.
         groups: usize,
     },
+    /// Dropout that leaves out everything, or more, or less than nothing.
+    #[error("dropout rate is {rate}, expected at least 0 and below 1")]
+    DropoutRate {
+        /// The rate given.
+        rate: f64,
+    },
     /// A model in parts.
     #[error("the model is on {first} and on {other}, expected one device for all of it")]
     Devices {

@@ -11,6 +11,8 @@ use crate::init::Init;
 use crate::ops::{self, Convolution};
 use crate::pass::BatchNormId;
 
+pub use crate::dropout::Dropout;
+
 /// A 2-D convolution of `[N, H, W, C]` images; [`Features::conv`](crate::Features::conv)
 /// runs it.
 #[derive(Module, Debug)]

@@ -4,6 +4,7 @@
 //! ops       recorded networks and the loss on our kernels (dispatch, network) and on
 //!           Burn's own operations (standard); what comes between them
 //! layers    parameters under PyTorch's names and layouts
+//! dropout   dropout with addressed masks
 //! sequence  layers one after the other, as in PyTorch's nn.Sequential
 //! features  what a network does to images, as a model writes it
 //! recording what was written, and which way it is run
@@ -18,6 +19,7 @@
 //! `impl Network for MyModule`, then [`BurnReplica::new`].
 
 mod arithmetic;
+mod dropout;
 mod error;
 mod features;
 mod imagenet_resnet;

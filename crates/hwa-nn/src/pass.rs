@@ -9,17 +9,19 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
+use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Moments, MomentsError};
+use hwa_data::Position;
 
 use hwa_kernels::{Moments as BatchMoments, Precision};
 
 /// What a forward pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A training step: batch norm uses its batch's statistics.
+    /// A training step: batch norm uses its batch's statistics, dropout leaves out.
     Train,
     /// Re-estimation of running statistics: batch norm behaves as in training,
-    /// Burn's dropout as in evaluation.
+    /// dropout as in evaluation.
     Recalibrate,
     /// Evaluation: batch norm uses its running statistics.
     Evaluate,
@@ -31,6 +33,9 @@ pub struct Pass {
     mode: Mode,
     precision: Precision,
     standard: bool,
+    position: Option<Position>,
+    /// Layers that have drawn random numbers.
+    drawn: u64,
     seen: Vec<Seen>,
 }
 
@@ -56,7 +61,31 @@ pub(crate) struct BatchNormId {
 impl Pass {
     /// A pass that has seen nothing.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, precision: Precision::default(), standard: false, seen: Vec::new() }
+        Self {
+            mode,
+            precision: Precision::default(),
+            standard: false,
+            position: None,
+            drawn: 0,
+            seen: Vec::new(),
+        }
+    }
+
+    /// At a position in a run, which gives the pass its random numbers. Without one, training
+    /// leaves nothing out: to compare with another framework, which has other masks.
+    pub fn at(self, position: Position) -> Self {
+        Self { position: Some(position), ..self }
+    }
+
+    /// The random numbers of the next layer that wants some in training: by their address, so
+    /// that a second pass at the same position draws the same. None if the pass is for
+    /// something else, or has no position.
+    pub fn random(&mut self) -> Option<Random> {
+        let Position { seed, replica, step } =
+            self.position.filter(|_| self.mode == Mode::Train)?;
+        let layer = self.drawn;
+        self.drawn += 1;
+        Some(Random::new(seed, replica, Purpose::Dropout, [step, layer]))
     }
 
     /// With convolutions that are this precise.

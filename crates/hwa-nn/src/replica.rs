@@ -13,7 +13,7 @@ use hwa_core::{Role, Weights};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_kernels::Precision;
 use hwa_kernels::simd::Level;
-use hwa_train::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
+use hwa_train::{Recalibration, Replica, ReplicaError, State, Step, StepStats, Tally};
 
 use crate::error::{NnError, ensure_some};
 use crate::names::{self, Found};
@@ -59,6 +59,7 @@ pub struct BurnReplica<N> {
     statistic: Option<String>,
     precision: Precision,
     standard: bool,
+    dropout: bool,
 }
 
 impl<N: Network> BurnReplica<N> {
@@ -89,6 +90,7 @@ impl<N: Network> BurnReplica<N> {
             task,
             precision: Precision::default(),
             standard: false,
+            dropout: true,
             device,
             statistic: tensors.into_iter().next().map(|tensor| tensor.name),
         })
@@ -102,6 +104,12 @@ impl<N: Network> BurnReplica<N> {
     /// On Burn's own operations, even where there are kernels: to compare the two.
     pub fn on_standard_operations(self) -> Self {
         Self { standard: true, ..self }
+    }
+
+    /// Leaves out nothing in training, whatever dropout the network has: to compare with
+    /// another framework, which has other masks.
+    pub fn without_dropout(self) -> Self {
+        Self { dropout: false, ..self }
     }
 
     /// The network, in training state.
@@ -185,9 +193,10 @@ impl<N: Network> Replica for BurnReplica<N> {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError> {
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
         self.check(batch)?;
-        let mut pass = self.pass(Mode::Train);
+        let pass = self.pass(Mode::Train);
+        let mut pass = if self.dropout { pass.at(at.position) } else { pass };
         let scores = self.forward(&self.network, batch, &mut pass)?;
         let loss = cross_entropy(scores, &batch.labels, &pass);
         if !loss.is_tracked() {
@@ -195,7 +204,7 @@ impl<N: Network> Replica for BurnReplica<N> {
             return Err(ReplicaError::Framework { operation: "the backward pass", reason });
         }
         let gradients = loss.backward();
-        let network = self.sgd.step(self.network.clone(), gradients, rate);
+        let network = self.sgd.step(self.network.clone(), gradients, at.rate);
         self.network = pass.move_statistics(network);
         Ok(StepStats { loss: loss.into_scalar::<f64>() })
     }
@@ -309,6 +318,8 @@ fn ensure_own_statistics(tensors: &[Found]) -> Result<(), NnError> {
 
 #[cfg(test)]
 mod tests {
+    use hwa_data::Position;
+
     use super::*;
     use crate::recording::thread_pool;
     use crate::zoo::{ModelSpec, Origin};
@@ -327,8 +338,9 @@ mod tests {
         let network = spec.network(task, Origin { seed: 1, replica: 0 }).unwrap();
         let sgd = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
         let mut replica = BurnReplica::new(network, task, sgd).unwrap();
-        let steps = sizes.iter().map(|&size| {
-            replica.step(&batch(size, images), 0.01).unwrap();
+        let steps = sizes.iter().enumerate().map(|(step, &size)| {
+            let position = Position { seed: 1, replica: 0, step: step as u64 };
+            replica.step(&batch(size, images), Step { rate: 0.01, position }).unwrap();
             replica.evaluate(&batch(size, images)).unwrap();
             thread_pool().held()
         });

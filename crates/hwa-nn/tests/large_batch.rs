@@ -24,7 +24,7 @@ use hwa_nn::{BurnReplica, Features, Init, Network, NnError, Pass, SgdConfig, Tas
 use hwa_store::{RunDir, read_tensors};
 use hwa_train::{
     Checkpoints, Evaluate, Event, Every, Identity, Interrupt, MomentumAtSync, Observer, Outcome,
-    Replica, Run, SealedTest, Settings,
+    Replica, Run, SealedTest, Settings, Step,
 };
 
 const STEPS: u64 = 20;
@@ -166,7 +166,9 @@ fn difference_to_large_batch(momentum: MomentumAtSync) -> f32 {
             union.images.extend(other.images);
             union.labels.extend(other.labels);
         }
-        large.step(&union, settings.plan.schedule.rate(step)).unwrap();
+        let position = Position { seed: settings.seed, replica: 0, step };
+        let rate = settings.plan.schedule.rate(step);
+        large.step(&union, Step { rate, position }).unwrap();
         let outer = format!("checkpoints/outer-{:06}.safetensors", step + 1);
         let (outer, _) = read_tensors(&folder.path().join(outer)).unwrap();
         worst = largest_difference(&outer, &large.weights().unwrap()).max(worst);

@@ -28,7 +28,7 @@ use hwa_nn::{
     SgdConfig, Task, names,
 };
 use hwa_train::Replica;
-use noise::{IMAGES, batch, fill, noise, noise_f32, values};
+use noise::{IMAGES, at, batch, fill, noise, noise_f32, values};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -631,7 +631,7 @@ impl Case<'_> {
     /// A step of rate zero moves nothing but the statistics; and momentum, which was zero and
     /// now is the gradient, as there is no weight decay.
     fn check_step(&self, replica: &mut BurnReplica<Model>) {
-        let loss = replica.step(&self.batch(), 0.0).unwrap().loss;
+        let loss = replica.step(&self.batch(), at(0.0, 0)).unwrap().loss;
         let error = (loss / self.golden.loss - 1.0).abs();
         // A single number may be right by luck: it follows the scores.
         let torch = self.golden.torch_loss_error.max(self.golden.torch_scores_error);

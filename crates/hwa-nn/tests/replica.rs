@@ -17,7 +17,7 @@ use hwa_nn::{
     Task,
 };
 use hwa_train::{Replica, ReplicaError, State};
-use noise::{IMAGES, batch, fill, values};
+use noise::{IMAGES, at, batch, fill, values};
 
 const SGD: SgdConfig = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
 const SMALL: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
@@ -29,7 +29,7 @@ fn resnet8(replica: u32) -> BurnReplica<Model> {
 }
 
 fn train(replica: &mut dyn Replica, steps: std::ops::Range<u64>) -> Vec<f64> {
-    steps.map(|i| replica.step(&batch(IMAGES + i, 6, 8), 0.05).unwrap().loss).collect()
+    steps.map(|i| replica.step(&batch(IMAGES + i, 6, 8), at(0.05, i)).unwrap().loss).collect()
 }
 
 /// Runs `work` in a rayon pool of its own, as the training loop does.
@@ -55,7 +55,7 @@ fn assert_same_bits(left: &State, right: &State) {
 fn training_lowers_the_loss_on_one_batch() {
     let mut replica = resnet8(0);
     let losses: Vec<f64> =
-        (0..20).map(|_| replica.step(&batch(IMAGES, 16, 8), 0.05).unwrap().loss).collect();
+        (0..20).map(|i| replica.step(&batch(IMAGES, 16, 8), at(0.05, i)).unwrap().loss).collect();
     assert!(losses[19] < 0.5 * losses[0], "{losses:?}");
     let tally = replica.evaluate(&batch(IMAGES, 16, 8)).unwrap();
     assert_eq!(tally.images, 16);
@@ -120,7 +120,7 @@ fn the_number_of_threads_does_not_change_a_bit_of_products_that_are_shared_out()
             let spec: ModelSpec = "resnet8".parse().unwrap();
             let origin = Origin { seed: 7, replica: 0 };
             let mut replica = spec.build(Task { images, classes: 10 }, origin, SGD).unwrap();
-            replica.step(&batch(IMAGES, 64, 32), 0.05).unwrap();
+            replica.step(&batch(IMAGES, 64, 32), at(0.05, 0)).unwrap();
             // Momentum was zero: now it is the gradient, with weight decay.
             replica.state().unwrap()
         })
@@ -431,7 +431,7 @@ fn batches_that_do_not_fit_are_refused_and_change_nothing() {
     ];
     for (bad, reason) in cases {
         let errors = [
-            replica.step(&bad, 0.1).unwrap_err(),
+            replica.step(&bad, at(0.1, 0)).unwrap_err(),
             replica.evaluate(&bad).unwrap_err(),
             replica.recalibrate(&mut [Ok(bad)].into_iter(), 0.1).unwrap_err(),
         ];
@@ -448,7 +448,7 @@ fn batches_that_do_not_fit_are_refused_and_change_nothing() {
     let task = Task { images: grey.shape, classes: 4 };
     let spec: ModelSpec = "resnet8".parse().unwrap();
     let mut replica = spec.build(task, Origin { seed: 1, replica: 0 }, SGD).unwrap();
-    assert!(replica.step(&grey, 0.1).unwrap().loss.is_finite());
+    assert!(replica.step(&grey, at(0.1, 0)).unwrap().loss.is_finite());
 }
 
 #[test]
@@ -473,6 +473,6 @@ fn a_loss_that_is_not_finite_is_told_not_raised() {
     let mut replica = resnet8(0);
     let mut bad = batch(IMAGES, 4, 8);
     bad.images[0] = f32::NAN;
-    assert!(replica.step(&bad, 0.1).unwrap().loss.is_nan());
+    assert!(replica.step(&bad, at(0.1, 0)).unwrap().loss.is_nan());
     assert_eq!(replica.evaluate(&batch(IMAGES, 10, 8)).unwrap().top1, 0);
 }

@@ -19,7 +19,7 @@ use hwa_nn::{
     Sequence, SgdConfig, Task, Windows, names,
 };
 use hwa_train::Replica;
-use noise::{IMAGES, batch, fill, noise_f32, values};
+use noise::{IMAGES, at, batch, fill, noise_f32, values};
 
 /// One operation rounds a few times.
 const ONE: f64 = 1e-5;
@@ -196,7 +196,7 @@ fn the_mean_of_an_image_is_the_same_from_scores_to_gradients() {
     batch.shape = images;
     batch.images.truncate(4 * images.len());
     let run = |mut replica: BurnReplica<Mean>| {
-        replica.step(&batch, 0.1).unwrap();
+        replica.step(&batch, at(0.1, 0)).unwrap();
         replica.weights().unwrap()
     };
     assert_near(&run(replica().on_standard_operations()), &run(replica()), ONE, "mean");
@@ -292,7 +292,7 @@ fn check_network(name: &str) {
     same_scores(kernels, standard);
 
     // A step of rate zero moves statistics, and momentum from zero to the gradient.
-    let losses = [&mut *kernels, standard].map(|r| r.step(&batch, 0.0).unwrap().loss);
+    let losses = [&mut *kernels, standard].map(|r| r.step(&batch, at(0.0, 0)).unwrap().loss);
     assert!((losses[1] / losses[0] - 1.0).abs() < SCORES, "{name}: {losses:?}");
     let [expected, found] = [&*kernels, standard].map(|r| r.momentum().unwrap());
     assert_near(&found, &expected, GRADIENTS, &format!("{name}, gradients"));
@@ -364,7 +364,7 @@ fn a_replica_on_another_backend_trains_as_on_this_one() {
     };
     let run = |mut replica: BurnReplica<ResNet>| {
         for step in 0..3 {
-            replica.step(&batch(IMAGES + step, 6, 8), 0.05).unwrap();
+            replica.step(&batch(IMAGES + step, 6, 8), at(0.05, step)).unwrap();
         }
         let batches = (0..4).map(|i| Ok(batch(IMAGES + i, 4, 8)));
         replica.recalibrate(&mut { batches }, 0.0).unwrap();

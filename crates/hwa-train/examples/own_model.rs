@@ -16,8 +16,8 @@ use hwa_data::{Batch, DataError, OpenOptions};
 use hwa_store::{RunDir, write_atomically};
 use hwa_train::{
     Checkpoints, Evaluate, Event, Every, Identity, Init, Interrupt, MomentumAtSync, Observer,
-    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, StepStats,
-    Tally,
+    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, Step,
+    StepStats, Tally,
 };
 
 // ANCHOR: replica
@@ -45,7 +45,7 @@ impl Replica for Softmax {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError> {
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
         let (mut loss, share) = (0.0, 1.0 / batch.len() as f32);
         let mut weight_gradient = vec![0.0; self.weight.len()];
         let mut bias_gradient = vec![0.0; self.bias.len()];
@@ -59,8 +59,8 @@ impl Replica for Softmax {
                 row.iter_mut().zip(image).for_each(|(g, x)| *g += share * error * x);
             }
         }
-        descend(&mut self.weight, &mut self.weight_momentum, &weight_gradient, rate as f32);
-        descend(&mut self.bias, &mut self.bias_momentum, &bias_gradient, rate as f32);
+        descend(&mut self.weight, &mut self.weight_momentum, &weight_gradient, at.rate as f32);
+        descend(&mut self.bias, &mut self.bias_momentum, &bias_gradient, at.rate as f32);
         Ok(StepStats { loss: loss / batch.len() as f64 })
     }
 

@@ -45,7 +45,7 @@ pub use experiment::{
 pub use final_pass::SealedTest;
 pub use measure::evaluate;
 pub use parse::ExperimentError;
-pub use replica::{Recalibration, Replica, ReplicaError, State, StepStats, Tally};
+pub use replica::{Recalibration, Replica, ReplicaError, State, Step, StepStats, Tally};
 pub use run::{BuildReplica, Outcome, Run};
 pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
 pub use span::{Span, SpanError};

@@ -4,7 +4,7 @@
 //! implements it in the tests, a Burn module in `hwa-nn`.
 
 use hwa_core::{Weights, WeightsError};
-use hwa_data::{Batch, DataError};
+use hwa_data::{Batch, DataError, Position};
 use serde::{Deserialize, Serialize};
 
 /// One model with its optimizer.
@@ -19,7 +19,10 @@ pub trait Replica {
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError>;
 
     /// One optimizer step on a batch. The loss is that before the step.
-    fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError>;
+    ///
+    /// What the step draws at random, such as dropout, it draws at its position, so that
+    /// neither threads nor an interruption can change it.
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError>;
 
     /// The optimizer's momentum, one tensor per parameter and under its name.
     fn momentum(&self) -> Result<Weights, ReplicaError>;
@@ -44,6 +47,17 @@ pub trait Replica {
 
     /// Takes over everything that the next step depends on.
     fn restore(&mut self, state: &State) -> Result<(), ReplicaError>;
+}
+
+/// One step: how far it goes, and where in the run it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// The learning rate.
+    pub rate: f64,
+    /// Seed, model and number of the step: the address of its random numbers
+    /// (`hwa_core::seed`). Models that begin with the same weights still have positions of
+    /// their own.
+    pub position: Position,
 }
 
 /// Everything that a replica's next step depends on.

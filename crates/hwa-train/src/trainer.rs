@@ -13,7 +13,7 @@ use crate::collective::{
 use crate::error::TrainError;
 use crate::event::{Event, ModelReport, ModelTime, Observer, Stepped, announce};
 use crate::leader::{Closing, Leader};
-use crate::replica::{Replica, ReplicaError};
+use crate::replica::{Replica, ReplicaError, Step};
 use crate::settings::{Init, MomentumAtSync, Settings};
 use crate::state::{CycleLosses, ModelState, Occasion, StateStore};
 
@@ -72,7 +72,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
             session.train.clone(),
             session.transform.clone(),
             session.settings.batch,
-            Position { seed: session.settings.seed, replica: rank as u32, step },
+            position(session.settings, rank, step),
         )?;
         Ok(Self {
             session,
@@ -166,7 +166,10 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let batch = self.batches.next().ok_or(ended)??;
         let stepping = Instant::now();
         let rate = self.session.settings.plan.schedule.rate(self.step);
-        let stats = self.replica.step(&batch, rate).map_err(|source| self.failed(source))?;
+        // The model's own number, not that of the model whose initial weights it has.
+        let position = position(self.session.settings, replica, self.step);
+        let stats = self.replica.step(&batch, Step { rate, position });
+        let stats = stats.map_err(|source| self.failed(source))?;
         self.step += 1;
         self.time.data += (stepping - waiting).as_secs_f64();
         self.time.steps += stepping.elapsed().as_secs_f64();
@@ -274,6 +277,11 @@ impl<'a, C: Collective> Trainer<'a, C> {
     fn failed(&self, source: ReplicaError) -> TrainError {
         TrainError::Replica { replica: self.collective.rank(), step: self.step, source }
     }
+}
+
+/// Where a model is after so many steps.
+fn position(settings: &Settings, rank: usize, step: u64) -> Position {
+    Position { seed: settings.seed, replica: rank as u32, step }
 }
 
 /// How a cycle's steps ended.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use hwa_core::{Decay, Schedule, WindowSpec};
 use hwa_data::{Batch, Position, TrainingBatches};
-use hwa_train::{Every, Init, MomentumAtSync, Outcome, Replica, Settings};
+use hwa_train::{Every, Init, MomentumAtSync, Outcome, Replica, Settings, Step};
 use toy::{
     Fault, SIZE, Toy, bits, images, outer, settings, timeless_events, train, train_with, transform,
 };
@@ -36,6 +36,12 @@ fn batches(settings: &Settings, replica: u32) -> impl Iterator<Item = Batch> {
     TrainingBatches::new(images(0), transform(), batch, from).unwrap().map(Result::unwrap)
 }
 
+/// Step `step` of model `replica`.
+fn at(settings: &Settings, replica: u32, step: u64) -> Step {
+    let position = Position { seed: settings.seed, replica, step };
+    Step { rate: settings.plan.schedule.rate(step), position }
+}
+
 fn to_bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
@@ -48,8 +54,8 @@ fn sequential(settings: &Settings) -> Vec<Vec<f32>> {
     let mut data: Vec<_> = (0..models).map(|k| batches(settings, k as u32)).collect();
     let mut outers = Vec::new();
     for i in 0..settings.plan.max_steps.get() {
-        for (toy, data) in toys.iter_mut().zip(&mut data) {
-            toy.step(&data.next().unwrap(), settings.plan.schedule.rate(i)).unwrap();
+        for (k, (toy, data)) in toys.iter_mut().zip(&mut data).enumerate() {
+            toy.step(&data.next().unwrap(), at(settings, k as u32, i)).unwrap();
         }
         let last = i + 1 == settings.plan.max_steps.get();
         if last || (i + 1) % settings.plan.sync_period.get() == 0 {
@@ -139,7 +145,7 @@ fn one_model_and_a_window_of_one_is_plain_sgd_bit_for_bit() {
     let (chosen, mut compared) = (summary.chosen.unwrap().cycle, false);
     let mut toy = Toy::new(0, None);
     for (i, batch) in batches(&settings, 0).take(24).enumerate() {
-        toy.step(&batch, settings.plan.schedule.rate(i as u64)).unwrap();
+        toy.step(&batch, at(&settings, 0, i as u64)).unwrap();
         let cycle = match i + 1 {
             24 => 5,
             n if n % 5 == 0 => n / 5,
@@ -171,7 +177,7 @@ fn difference_to_large_batch(momentum: MomentumAtSync) -> f32 {
         let other = second.next().unwrap();
         union.images.extend(&other.images);
         union.labels.extend(&other.labels);
-        toy.step(&union, settings.plan.schedule.rate(i)).unwrap();
+        toy.step(&union, at(&settings, 0, i)).unwrap();
         let found = outer(folder.path(), i as usize + 1);
         for (a, b) in found.iter().map(|x| f32::from_bits(*x)).zip(toy.point()) {
             worst = worst.max((a - b).abs());

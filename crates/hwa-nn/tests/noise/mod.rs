@@ -1,7 +1,8 @@
 //! Weights and images of noise, the same here and in `golden/make_golden.py`.
 
 use hwa_core::{Tensor, Weights};
-use hwa_data::{Batch, ImageShape};
+use hwa_data::{Batch, ImageShape, Position};
+use hwa_train::Step;
 
 /// The stream of the first images, as in the script.
 pub(crate) const IMAGES: u64 = 1000;
@@ -49,6 +50,11 @@ pub(crate) fn batch(stream: u64, images: usize, size: usize) -> Batch {
         labels: (0..images as u32).map(|i| i % 10).collect(),
         shape,
     }
+}
+
+/// A step of the first model in a run with seed 1.
+pub(crate) fn at(rate: f64, step: u64) -> Step {
+    Step { rate, position: Position { seed: 1, replica: 0, step } }
 }
 
 /// The single-precision values of a named tensor.

@@ -11,15 +11,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Decay, Plan, Role, Schedule, Tensor, Values, Weights, WindowSpec};
 use hwa_data::{
-    Augment, Batch, Channel, DataError, ImageShape, InMemory, Normalise, Subset, Transform,
+    Augment, Batch, Channel, DataError, ImageShape, InMemory, Normalise, Position, Subset,
+    Transform,
 };
 use hwa_store::RunDir;
 use hwa_train::{
     Checkpoints, Evaluate, Event, Every, Identity, Init, Interrupt, MomentumAtSync, Observer,
-    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, StepStats,
-    Tally, TrainError,
+    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, Step,
+    StepStats, Tally, TrainError,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -48,7 +50,8 @@ pub(crate) enum Fault {
     /// and panics if it is given another one.
     InterruptInBatch(u64),
     StartsElsewhere,
-    /// No fault, but a loss that is not quadratic: steps are no longer linear.
+    /// No fault, but a loss that is not quadratic, and by how much is random: steps are no
+    /// longer linear, and depend on their position.
     Bent,
 }
 
@@ -118,7 +121,11 @@ impl Replica for Toy {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, rate: f64) -> Result<StepStats, ReplicaError> {
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
+        assert_eq!(at.position.step, self.batches as u64, "the steps that this model has made");
+        if let Seat::Model(number) = seat() {
+            assert_eq!(at.position.replica as usize, number, "the model of this thread");
+        }
         self.steps += 1;
         match self.fault {
             Some(Fault::PanicAtStep(at)) if at == self.steps => panic!("toy out of order"),
@@ -133,11 +140,14 @@ impl Replica for Toy {
         let count = images.len() as f32;
         let loss = images.iter().map(|x| self.distance(x) / 2.0).sum::<f64>() / f64::from(count);
         let bend = if self.fault == Some(Fault::Bent) { 0.01 } else { 0.0 };
+        let Position { seed, replica, step } = at.position;
+        let mut random = Random::new(seed, replica, Purpose::Dropout, [step, 0]);
         for i in 0..SIZE {
             let mean = images.iter().map(|x| x[i]).sum::<f32>() / count;
             let pull = self.w[i] - mean;
-            self.v[i] = MOMENTUM * self.v[i] + pull + bend * pull * pull * pull;
-            self.w[i] -= rate as f32 * self.v[i];
+            let noise = 1.0 + random.unit() as f32;
+            self.v[i] = MOMENTUM * self.v[i] + pull + bend * noise * pull * pull * pull;
+            self.w[i] -= at.rate as f32 * self.v[i];
         }
         self.running_mean = 0.9 * self.running_mean + 0.1 * images[0][0];
         self.batches += 1;

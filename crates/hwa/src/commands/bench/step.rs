@@ -1,13 +1,14 @@
 //! `hwa bench step`: training steps on made-up images.
 
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
 use hwa_core::seed::{Purpose, Random};
-use hwa_data::Batch;
+use hwa_data::{Batch, Position};
 use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
-use hwa_train::Replica;
+use hwa_train::{Replica, Step};
 use serde_json::json;
 
 use super::{megabytes, task};
@@ -29,11 +30,13 @@ pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
             let origin = Origin { seed: 1, replica: number as u32 };
             let mut replica = spec.build(task, origin, config)?;
             let batch = noise(task, arguments.batch.get(), number as u32);
+            let mut position = Position { seed: 1, replica: number as u32, step: 0 };
             for _ in 0..arguments.warmup {
-                replica.step(&batch, RATE)?;
+                replica.step(&batch, Step { rate: RATE, position })?;
+                position.step += 1;
             }
             match start.wait() {
-                true => median_step(arguments.steps.get(), &mut replica, &batch).map(Some),
+                true => median_step(arguments.steps, &mut replica, &batch, position).map(Some),
                 false => Ok(None),
             }
         })
@@ -112,11 +115,17 @@ fn all_at_once<T: Send>(
     })
 }
 
-fn median_step(steps: usize, replica: &mut dyn Replica, batch: &Batch) -> Result<f64, Failure> {
+fn median_step(
+    steps: NonZeroUsize,
+    replica: &mut dyn Replica,
+    batch: &Batch,
+    mut position: Position,
+) -> Result<f64, Failure> {
     let mut seconds = Vec::new();
-    for _ in 0..steps {
+    for _ in 0..steps.get() {
         let began = Instant::now();
-        replica.step(batch, RATE)?;
+        replica.step(batch, Step { rate: RATE, position })?;
+        position.step += 1;
         seconds.push(began.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);

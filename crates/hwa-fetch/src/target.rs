@@ -43,6 +43,7 @@ impl Target {
     /// An empty folder to work in, on the same disk, closed to others.
     pub(crate) fn stage(&self) -> Result<&Path, FetchError> {
         self.clear()?;
+        #[cfg_attr(not(unix), allow(unused_mut))]
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         {

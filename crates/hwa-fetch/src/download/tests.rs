@@ -405,7 +405,10 @@ fn a_cancelled_download_goes_on_later() {
     let progress = |p: Progress<'_>| cancel.store(p.done == 150_000, Ordering::Relaxed);
     let watch = Watch { progress: &progress, cancel: &cancel };
     let file = remote(&server, &body);
-    let error = server.client().obtain(&file, dir.path(), &watch).unwrap_err();
+    let mut client = server.client();
+    // Whoever does not look at the flag waits for an hour.
+    client.patience.silence = Duration::from_secs(3600);
+    let error = client.obtain(&file, dir.path(), &watch).unwrap_err();
     assert!(matches!(error, FetchError::Cancelled), "{error}");
     let obtained = obtain(&server, &file, dir.path()).unwrap();
     assert_eq!(fs::read(obtained.path()).unwrap(), body);
@@ -440,6 +443,18 @@ fn a_file_put_there_by_hand_is_checked_and_never_removed() {
     let error = obtain(&server, &file, dir.path()).unwrap_err();
     assert!(matches!(error, FetchError::WrongSize { found: 5, .. }), "{error}");
     assert!(path.exists() && server.requests().is_empty());
+}
+
+#[test]
+fn a_whole_part_of_another_address_is_not_taken() {
+    let (body, dir) = (body(), tempfile::tempdir().unwrap());
+    let server = cutting(Served::new(&body, "v1"), vec![]);
+    let note = Note { url: server.url("other.tar").to_owned(), validator: None };
+    let mut part = Part::new(dir.path(), NAME).restart(&note).unwrap();
+    part.write_all(&vec![0; body.len()]).unwrap();
+    let obtained = obtain(&server, &remote(&server, &body), dir.path()).unwrap();
+    assert_eq!(fs::read(obtained.path()).unwrap(), body);
+    assert_eq!(starts(&server), [None]);
 }
 
 #[test]

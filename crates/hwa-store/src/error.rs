@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use hwa_core::WeightsError;
 use safetensors::SafeTensorError;
 
+use crate::checkpoint_error::CheckpointError;
+
 /// Why something could not be read or written. Every variant names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -44,6 +46,14 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with them.
         source: WeightsError,
+    },
+    /// A checkpoint that others wrote cannot be read.
+    #[error("{}: {source}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What it is, or what is wrong with it.
+        source: CheckpointError,
     },
     /// A JSON file or header could not be understood.
     #[error("{}: {source}", path.display())]
@@ -102,6 +112,7 @@ impl StoreError {
             | Self::NotSafetensors { path, .. }
             | Self::UnsupportedType { path, .. }
             | Self::Weights { path, .. }
+            | Self::Checkpoint { path, .. }
             | Self::Json { path, .. }
             | Self::Occupied { path }
             | Self::HoldsARun { path }

@@ -94,6 +94,11 @@ fn role_of(metadata: &Metadata, name: &str, value_type: ValueType) -> Role {
     stated.unwrap_or_else(|| Role::infer(name, value_type))
 }
 
+/// Drops the stated roles, for tensors that go by other names than in their file.
+pub(crate) fn forget_roles(metadata: &mut Metadata) {
+    metadata.remove(ROLES_KEY);
+}
+
 /// A tensor as safetensors wants to see it: little-endian bytes.
 struct TensorBytes<'a>(&'a Tensor);
 

@@ -1,0 +1,66 @@
+//! Files that `torch.save` writes since PyTorch 1.6, read without running anything.
+//!
+//! Such a file is a zip archive: `data.pkl` is a pickle, a program for a small machine
+//! that builds Python objects, and `data/<key>` are the numbers. Python's machine can
+//! call anything, which is why loading a checkpoint can take over a computer. The
+//! machine here can build plain data and descriptions of tensors, and nothing else: a
+//! name that is not on its list ends the reading, with the name.
+
+mod archive;
+mod bytes;
+mod calls;
+mod globals;
+mod pickle;
+mod state_dict;
+mod strided;
+mod tensors;
+mod value;
+
+use std::fs::File;
+use std::path::Path;
+
+use hwa_core::Weights;
+
+use crate::checkpoint_error::CheckpointError;
+use crate::error::StoreError;
+
+use archive::Archive;
+
+/// The longest pickle that is read. Numbers are outside of it: tens of bytes per tensor.
+const MAX_PICKLE: u64 = 64 << 20;
+const MAX_WORD: u64 = 64;
+
+/// Reads the weights of a zip archive, and says in which entry of a training
+/// checkpoint they were.
+pub(crate) fn read(path: &Path, file: File) -> Result<(Weights, Option<String>), StoreError> {
+    let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
+    let mut archive = Archive::open(file).map_err(wrong)?;
+    ensure_little_endian(&mut archive).map_err(wrong)?;
+    let program = archive.read("data.pkl", MAX_PICKLE).map_err(wrong)?;
+    let objects = pickle::run(&program).map_err(wrong)?;
+    let found = state_dict::find(&objects).map_err(wrong)?;
+    let weights = tensors::read(path, &mut archive, &found.tensors)?;
+    Ok((weights, found.entry.map(str::to_owned)))
+}
+
+/// Files of PyTorch before 2.1 do not say; they come from little-endian machines.
+fn ensure_little_endian(archive: &mut Archive) -> Result<(), CheckpointError> {
+    if !archive.has("byteorder") {
+        return Ok(());
+    }
+    let found = archive.read("byteorder", MAX_WORD)?;
+    match found.as_slice() {
+        b"little" => Ok(()),
+        other => Err(CheckpointError::ByteOrder { found: shown(&String::from_utf8_lossy(other)) }),
+    }
+}
+
+/// A name from a file, fit for a message: short, and without control characters.
+fn shown(name: &str) -> String {
+    const LONGEST: usize = 100;
+    let mut shown: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -3,8 +3,9 @@
 //! Only names of the list reach this place (`globals`). Tensors and storages become
 //! descriptions of themselves, dicts are made, everything else is inert.
 
+use super::MAX_TENSORS;
 use super::globals::Global;
-use super::pickle::{MAX_DIMENSIONS, MAX_VALUES, Machine, too_many};
+use super::pickle::{MAX_VALUES, Machine, too_many};
 use super::strided::StridedTensor;
 use super::value::{Id, Storage, Value};
 use crate::checkpoint_error::CheckpointError;
@@ -60,9 +61,9 @@ impl<'a> Machine<'a> {
             _ => return Err(self.senseless("a function that builds tensors")),
         };
         let tensor = tensor.ok_or_else(|| self.senseless("storage, offset, shape and strides"))?;
-        self.dimensions += tensor.shape.len();
-        if self.dimensions > MAX_DIMENSIONS {
-            return Err(too_many("dimensions", MAX_DIMENSIONS));
+        self.tensors += 1;
+        if self.tensors > MAX_TENSORS {
+            return Err(too_many("tensors", MAX_TENSORS));
         }
         let tensor = self.objects.add(Value::Tensor(Box::new(tensor)), MAX_VALUES);
         tensor.ok_or_else(|| too_many("values", MAX_VALUES))

@@ -28,6 +28,9 @@ use archive::Archive;
 
 /// The longest pickle that is read. Numbers are outside of it: tens of bytes per tensor.
 const MAX_PICKLE: u64 = 64 << 20;
+/// The most tensors that a pickle may describe, and that a state dict may hold: a few
+/// bytes that use a description again would otherwise become a thousand.
+const MAX_TENSORS: usize = 1 << 17;
 const MAX_WORD: u64 = 64;
 
 /// Reads the weights of a zip archive, and says in which entry of a training

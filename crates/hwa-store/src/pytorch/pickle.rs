@@ -15,8 +15,6 @@ use crate::checkpoint_error::CheckpointError;
 
 /// The values that a pickle may build: some twenty per tensor.
 pub(super) const MAX_VALUES: usize = 1 << 21;
-/// The dimensions of all its tensors: shapes are remembered once and used often.
-pub(super) const MAX_DIMENSIONS: usize = 1 << 21;
 /// What it may put onto the stack altogether. Long lists of losses are within it.
 const MAX_PUSHES: usize = 1 << 24;
 /// Containers inside containers.
@@ -32,7 +30,7 @@ pub(super) fn run(program: &[u8]) -> Result<Objects<'_>, CheckpointError> {
         marks: Vec::new(),
         memo: HashMap::new(),
         pushes: 0,
-        dimensions: 0,
+        tensors: 0,
     };
     while machine.step()? == Next::Go {}
     Ok(machine.objects)
@@ -55,8 +53,8 @@ pub(super) struct Machine<'a> {
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
     pushes: usize,
-    /// Dimensions of tensors so far.
-    pub(super) dimensions: usize,
+    /// Tensors so far.
+    pub(super) tensors: usize,
 }
 
 impl<'a> Machine<'a> {

@@ -10,6 +10,7 @@ use std::path::Path;
 use half::{bf16, f16};
 use hwa_core::{Role, Tensor, Values, Weights};
 
+use super::MAX_TENSORS;
 use super::archive::Archive;
 use super::shown;
 use super::strided::StridedTensor;
@@ -29,6 +30,10 @@ pub(super) fn read(
     tensors: &BTreeMap<&str, &StridedTensor<'_>>,
 ) -> Result<Weights, StoreError> {
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
+    if tensors.len() > MAX_TENSORS {
+        let (what, limit) = ("tensors", MAX_TENSORS as u64);
+        return Err(wrong(CheckpointError::TooMany { what, limit }));
+    }
     let mut parts = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         let size = size_of(name, tensor.element).map_err(|found| {

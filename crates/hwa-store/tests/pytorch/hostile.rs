@@ -160,14 +160,22 @@ fn values_marks_and_pushes_are_bounded() {
 }
 
 #[test]
-fn shapes_that_are_used_again_count_every_time() {
-    // A tensor of 64 dimensions, built 40,000 times of the same arguments: 2,560,000
-    let view = View { shape: &[1; 64], strides: &[1; 64], ..View::PAIR }.program();
-    let arguments = [&view[..view.len() - 1], b"q\x010"].concat();
-    let again = b"ctorch._utils\n_rebuild_tensor_v2\nh\x01R0".repeat(40_000);
-    let program = [b"\x80\x02".as_slice(), &arguments, b"0", &again].concat();
-    let error = refused(&saved(&program, &[]));
-    assert!(matches!(error, CheckpointError::TooMany { what: "dimensions", .. }), "{error:?}");
+fn tensors_are_bounded_however_few_bytes_they_take() {
+    let description = View::PAIR.program();
+    let arguments = [&description[..description.len() - 1], b"q\x01"].concat();
+    // Five bytes build another tensor of the same arguments.
+    let start =
+        [b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\x00".as_slice(), &arguments].concat();
+    let built = [start, b"h\x00h\x01R".repeat(1 << 17)].concat();
+    // One tensor under many names.
+    let names: Vec<u8> =
+        (0..=1 << 17).flat_map(|i| [text(&format!("{i}")), b"h\x01".to_vec()].concat()).collect();
+    let named = [b"\x80\x02}".as_slice(), &description, b"q\x010(", &names, b"u."].concat();
+    let extra = [built, b"h\x00h\x01R.".to_vec()].concat();
+    for program in [extra, named] {
+        let error = refused(&saved(&program, &[("0", &floats(&[1.0, 2.0]))]));
+        assert!(matches!(error, CheckpointError::TooMany { what: "tensors", .. }), "{error:?}");
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod dataset;
 mod error;
 mod loader;
 mod memory;
+mod picture;
 mod place;
 mod sources;
 mod split;
@@ -39,6 +40,7 @@ pub use loader::{
     EvaluationBatches, Position, RecalibrationBatches, TrainingBatches, steps_per_epoch,
 };
 pub use memory::InMemory;
+pub use picture::{MAX_PIXELS, Picture, PictureError, Rectangle};
 pub use place::cache_folder;
 pub use sources::{
     CatalogueEntry, CheckReport, OpenOptions, Source, SplitReport, catalogue, check, open,

@@ -8,7 +8,7 @@ Makes its own files, 500 x 375 at quality 90: made-up scenes of leaves that hide
 with the spectrum of photographs and the noise of a sensor. Their size, 60 to 80 KB, is that of
 photographs at this quality. Kinds are 4:2:0, 4:4:4, and progressive at 4:2:0.
 
-A round runs `cargo bench -p hwa-data --bench decode`, then torchvision (`decode_jpeg`, and
+A round runs `cargo bench -p hwa-picture --bench decode`, then torchvision (`decode_jpeg`, and
 `v2.functional.resize` with antialiasing on the bytes, its fastest way), then Pillow
 (`Image.open`, `convert`, `resize`), all on the same single core. Every figure is the fastest
 of several passes over all files; a side counts with its median over the rounds.
@@ -38,7 +38,7 @@ def main():
     # Inherited by the bench.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     make(arguments.folder)
-    bench = ["cargo", "bench", "-q", "-p", "hwa-data", "--bench", "decode", "--"]
+    bench = ["cargo", "bench", "-q", "-p", "hwa-picture", "--bench", "decode", "--"]
     bench += [str(arguments.folder.resolve())]
     subprocess.run([*bench[:-2], "--no-run"], cwd=ROOT, check=True)
     rounds = []

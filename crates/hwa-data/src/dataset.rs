@@ -1,41 +1,12 @@
 //! What a data set is: examples by number.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::Serialize;
+pub use hwa_picture::ImageShape;
+use rayon::ThreadPool;
+use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-
-/// Height, width and channels of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub struct ImageShape {
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
-    /// 1 for grey, 3 for colour.
-    pub channels: usize,
-}
-
-impl ImageShape {
-    /// The number of values of one image.
-    pub fn len(&self) -> usize {
-        // Saturating: an absurd shape fails the comparison with real pixels.
-        self.height.saturating_mul(self.width).saturating_mul(self.channels)
-    }
-
-    /// Whether an image has no values.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl fmt::Display for ImageShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.height, self.width, self.channels)
-    }
-}
 
 /// One image, as bytes in `[H, W, C]` order, and its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +17,17 @@ pub struct Example<'a> {
     pub shape: ImageShape,
     /// The class, below the data set's number of classes.
     pub label: u32,
+}
+
+/// What to do with an image that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBadImage {
+    /// Go on without it. In training the next image of the order takes its place.
+    #[default]
+    Skip,
+    /// Stop.
+    Fail,
 }
 
 /// Labelled images by number.
@@ -61,4 +43,14 @@ pub trait Dataset: Send + Sync {
 
     /// One example.
     fn get(&self, index: usize) -> Result<Example<'_>, DataError>;
+
+    /// What a loader does where [`get`](Self::get) says [`DataError::BadImage`].
+    fn on_bad_image(&self) -> OnBadImage {
+        OnBadImage::Fail
+    }
+
+    /// The threads that share the examples of a batch, if getting one takes long.
+    fn decoders(&self) -> Option<&ThreadPool> {
+        None
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hwa_picture::PictureError;
+
 use crate::dataset::ImageShape;
 
 /// Why data could not be read, split or loaded.
@@ -129,6 +131,59 @@ pub enum DataError {
         source: std::io::Error,
     },
 
+    /// An option does not fit the data set or another option.
+    #[error("`{key}` {reason}")]
+    BadOption {
+        /// The option, as an experiment calls it.
+        key: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A line of a data set's list is not as its authors write it.
+    #[error("`{}`, line {line}: {reason}", path.display())]
+    BadLine {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// A file or folder does not hold what its data set has there.
+    #[error("`{}`: {reason}", path.display())]
+    WrongContent {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was expected and what was found.
+        reason: String,
+    },
+
+    /// An image cannot be read.
+    #[error("`{}`: {reason}", path.display())]
+    BadImage {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
+    /// An image cannot be resized.
+    #[error("cannot resize an image")]
+    Resize(#[from] PictureError),
+
+    /// So many images cannot be read that the data itself must be at fault.
+    #[error("{bad} of {images} images of a batch cannot be read; the first: {first}")]
+    TooManyBadImages {
+        /// How many.
+        bad: usize,
+        /// The images of the batch.
+        images: usize,
+        /// What the first one says.
+        first: Box<DataError>,
+    },
+
     /// An example's label is not a class of its data set.
     #[error("example {index} has label {label}, but there are {classes} classes")]
     NotAClass {
@@ -221,6 +276,21 @@ pub enum DataError {
         /// The image.
         shape: ImageShape,
     },
+
+    /// A crop is larger than the padded image.
+    #[error("a crop of {side} pixels does not fit into {image} (padding {pad})")]
+    CropTooLarge {
+        /// Pixels of the crop in one direction.
+        side: usize,
+        /// Pixels of the image in that direction.
+        image: usize,
+        /// Pixels on each side.
+        pad: usize,
+    },
+
+    /// It was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
 
     /// The loading thread could not be started.
     #[error("cannot start the loading thread")]

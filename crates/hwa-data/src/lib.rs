@@ -21,30 +21,38 @@
 
 mod ahead;
 mod batch;
+mod check;
+mod collect;
 mod dataset;
+mod developer;
 mod error;
+mod files;
+#[cfg(test)]
+mod fixtures;
+mod list;
 mod loader;
 mod memory;
-mod picture;
+mod options;
 mod place;
+mod scan;
 mod sources;
 mod split;
 mod subset;
 mod transform;
+mod view;
 
 pub use ahead::Ahead;
 pub use batch::Batch;
-pub use dataset::{Dataset, Example, ImageShape};
+pub use check::{BadFile, CheckReport, SplitReport, check};
+pub use dataset::{Dataset, Example, ImageShape, OnBadImage};
 pub use error::DataError;
 pub use loader::{
     EvaluationBatches, Position, RecalibrationBatches, TrainingBatches, steps_per_epoch,
 };
 pub use memory::InMemory;
-pub use picture::{MAX_PIXELS, Picture, PictureError, Rectangle};
+pub use options::{CropKind, FileOptions, OpenOptions, ViewOptions};
 pub use place::cache_folder;
-pub use sources::{
-    CatalogueEntry, CheckReport, OpenOptions, Source, SplitReport, catalogue, check, open,
-};
+pub use sources::{CatalogueEntry, Source, catalogue, open};
 pub use split::Part;
 pub use subset::{Splits, Subset};
-pub use transform::{Augment, Channel, Normalise, Transform};
+pub use transform::{Augment, Channel, Crop, Normalise, Transform};

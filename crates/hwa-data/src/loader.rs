@@ -10,9 +10,11 @@ use std::ops::Range;
 use hwa_core::seed::{Purpose, Random};
 
 use crate::batch::Batch;
+use crate::collect::Images;
+use crate::developer::Developer;
 use crate::error::DataError;
 use crate::subset::Subset;
-use crate::transform::{Developer, Transform};
+use crate::transform::Transform;
 
 /// How many batches one pass over the examples takes, the partial last one included.
 pub fn steps_per_epoch(examples: usize, batch: NonZeroUsize) -> u64 {
@@ -97,10 +99,10 @@ impl Iterator for TrainingBatches {
         self.step = self.step.saturating_add(1);
         self.enter(epoch);
         let positions = positions(step as usize, self.subset.len(), self.batch);
-        Some(collect(&self.subset, &self.developer, positions, |position| {
+        let images = Images { subset: &self.subset, order: Some(&self.order) };
+        Some(images.developed(&self.developer, positions, |position| {
             let at = [epoch, position as u64];
-            let random = Random::new(self.seed, self.replica, Purpose::Augment, at);
-            (self.order[position], Some(random))
+            Some(Random::new(self.seed, self.replica, Purpose::Augment, at))
         }))
     }
 }
@@ -139,11 +141,11 @@ impl Iterator for RecalibrationBatches {
             return None;
         }
         self.step += 1;
-        Some(collect(&self.subset, &self.developer, positions, |position| {
+        let images = Images { subset: &self.subset, order: Some(&self.order) };
+        Some(images.developed(&self.developer, positions, |position| {
             // Coordinates [0, 0] are the order's.
             let at = [1, position as u64];
-            let random = Random::new(self.seed, 0, Purpose::Recalibrate, at);
-            (self.order[position], Some(random))
+            Some(Random::new(self.seed, 0, Purpose::Recalibrate, at))
         }))
     }
 }
@@ -169,12 +171,19 @@ impl Iterator for EvaluationBatches {
     type Item = Result<Batch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let positions = positions(self.step, self.subset.len(), self.batch);
-        if positions.is_empty() {
-            return None;
+        let images = Images { subset: &self.subset, order: None };
+        loop {
+            let positions = positions(self.step, self.subset.len(), self.batch);
+            if positions.is_empty() {
+                return None;
+            }
+            self.step += 1;
+            let batch = images.developed(&self.developer, positions, |_| None);
+            // Of a last batch with one bad image nothing is left.
+            if !batch.as_ref().is_ok_and(Batch::is_empty) {
+                return Some(batch);
+            }
         }
-        self.step += 1;
-        Some(collect(&self.subset, &self.developer, positions, |position| (position, None)))
     }
 }
 
@@ -182,37 +191,6 @@ impl Iterator for EvaluationBatches {
 fn positions(step: usize, examples: usize, batch: NonZeroUsize) -> Range<usize> {
     let start = step.saturating_mul(batch.get()).min(examples);
     start..start.saturating_add(batch.get()).min(examples)
-}
-
-/// Develops the examples at these positions; `choose` gives the example at a position
-/// and the random numbers to augment it with.
-fn collect(
-    subset: &Subset,
-    developer: &Developer,
-    positions: Range<usize>,
-    choose: impl Fn(usize) -> (usize, Option<Random>),
-) -> Result<Batch, DataError> {
-    let first = subset.get(choose(positions.start).0)?;
-    // Before memory is asked for by its shape.
-    developer.check(&first)?;
-    let shape = first.shape;
-    let mut images = vec![0.0; positions.len() * shape.len()];
-    let mut labels = Vec::with_capacity(positions.len());
-    for (position, out) in positions.zip(images.chunks_exact_mut(shape.len())) {
-        let (index, mut random) = choose(position);
-        let example = subset.get(index)?;
-        if example.shape != shape {
-            let found = example.shape;
-            return Err(DataError::ShapesDiffer { index, expected: shape, found });
-        }
-        if example.label as usize >= subset.num_classes() {
-            let (label, classes) = (example.label, subset.num_classes());
-            return Err(DataError::NotAClass { index, label, classes });
-        }
-        developer.develop(&example, random.as_mut(), out)?;
-        labels.push(example.label);
-    }
-    Ok(Batch { images, labels, shape })
 }
 
 #[cfg(test)]
@@ -226,7 +204,7 @@ mod tests {
     use super::*;
     use crate::dataset::{Dataset, Example, ImageShape};
     use crate::memory::InMemory;
-    use crate::transform::{Augment, Channel, Normalise};
+    use crate::transform::{Augment, Channel, Crop, Normalise};
 
     /// Images of 2x2 whose pixels and labels tell their number.
     fn numbered(count: usize) -> Subset {
@@ -239,7 +217,8 @@ mod tests {
 
     fn transform() -> Transform {
         let normalise = Normalise::new(vec![Channel { mean: 0.0, std: 1.0 / 255.0 }]).unwrap();
-        Transform { normalise, augment: Augment { pad: 1, flip: true } }
+        let augment = Augment { crop: Crop::Random { pad: 1 }, flip: true, cutout: 0 };
+        Transform { augment, ..Transform::plain(normalise) }
     }
 
     fn size(batch: usize) -> NonZeroUsize {

@@ -36,14 +36,47 @@ pub(crate) struct FoundFile {
     pub(crate) md5: &'static str,
 }
 
+/// The folder of a data set whose images are files, and how to get it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home {
+    /// The data set.
+    pub(crate) dataset: &'static str,
+    /// The folder that its archive unpacks to.
+    pub(crate) folder: &'static str,
+    /// Something in it that tells it from others.
+    pub(crate) marker: &'static str,
+    /// Where the archive is published.
+    pub(crate) archive: &'static str,
+}
+
+impl Home {
+    /// Finds the folder: `dir` itself, or the archive's folder inside it; without `dir`,
+    /// the same in the cache folder.
+    pub(crate) fn locate(&self, dir: Option<&Path>) -> Result<PathBuf, DataError> {
+        let root = root(dir, self.dataset)?;
+        let inside = root.join(self.folder);
+        let found = [&inside, &root].into_iter().find(|path| path.join(self.marker).exists());
+        found.cloned().ok_or_else(|| DataError::MissingFile {
+            dataset: self.dataset,
+            path: inside.join(self.marker),
+            also_looked_in: vec![root],
+            archive: self.archive,
+        })
+    }
+}
+
+fn root(dir: Option<&Path>, dataset: &'static str) -> Result<PathBuf, DataError> {
+    match dir {
+        Some(dir) => Ok(dir.to_owned()),
+        None => cache_folder().ok_or(DataError::NoFolder { dataset }),
+    }
+}
+
 impl Files {
     /// Finds every file in one folder: `dir` itself, or the archive's folder inside
     /// it; without `dir`, the same in the cache folder.
     pub(crate) fn locate(&self, dir: Option<&Path>) -> Result<Vec<FoundFile>, DataError> {
-        let root = match dir {
-            Some(dir) => dir.to_owned(),
-            None => cache_folder().ok_or(DataError::NoFolder { dataset: self.dataset })?,
-        };
+        let root = root(dir, self.dataset)?;
         let (inside, itself) = (root.join(self.folder), root.as_path());
         // Where more of the files are, a missing one is more likely to be expected.
         let (folder, other) = match self.count_in(itself) > self.count_in(&inside) {

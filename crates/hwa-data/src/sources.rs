@@ -1,17 +1,28 @@
 //! The data sets that can be opened, one file each.
 //!
-//! A data set is an entry of the catalogue: what it is, and a function that reads
-//! its published parts. Validation split and subsets are made here, alike for all.
+//! A data set is an entry of the catalogue: what it is, how its images are usually seen, and
+//! a function that reads its published parts. Validation split and subsets are made here,
+//! alike for all.
 
+mod caltech256;
 mod cifar;
+mod cub;
 mod digits;
+mod fashion_mnist;
+mod folder;
+mod imagenet;
+mod photographs;
+mod tiny_imagenet;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::dataset::ImageShape;
 use crate::error::DataError;
+use crate::files::Studio;
+use crate::options::{FileOptions, OpenOptions};
 use crate::place::FoundFile;
 use crate::split::Part;
 use crate::subset::{Splits, Subset};
@@ -25,16 +36,18 @@ pub struct CatalogueEntry {
     pub name: &'static str,
     /// What its images show.
     pub summary: &'static str,
-    /// How many classes it has.
-    pub num_classes: usize,
-    /// The shape of an image.
+    /// How many classes it has; `None` if its folder decides.
+    pub num_classes: Option<usize>,
+    /// The shape of an image as a network usually sees it.
     pub shape: ImageShape,
-    /// How many images there are to train on, validation included.
-    pub train_examples: usize,
-    /// How many of them are held out for validation unless asked otherwise.
-    pub validation_examples: usize,
-    /// How many images there are to test on.
-    pub test_examples: usize,
+    /// How many images there are to train on, validation included; `None` if its folder
+    /// decides.
+    pub train_examples: Option<usize>,
+    /// How many of them are held out for validation unless asked otherwise; `None` if its
+    /// folder decides.
+    pub validation_examples: Option<usize>,
+    /// How many images there are to test on; `None` if its folder decides.
+    pub test_examples: Option<usize>,
     /// On what terms it is published.
     pub licence: &'static str,
     /// Whom to cite.
@@ -45,34 +58,45 @@ pub struct CatalogueEntry {
     /// Where its authors publish the archive.
     pub archive: Option<&'static str>,
     #[serde(skip)]
-    locate: fn(Option<&Path>) -> Result<Vec<FoundFile>, DataError>,
+    locate: fn(Option<&Path>) -> Result<(), DataError>,
     #[serde(skip)]
-    read: fn(Option<&Path>) -> Result<Published, DataError>,
+    transform: fn() -> Result<Transform, DataError>,
+    #[serde(skip)]
+    read: fn(&Request<'_>) -> Result<Published, DataError>,
+}
+
+/// What a data set is read for.
+struct Request<'a> {
+    dir: Option<&'a Path>,
+    /// How its images will be seen.
+    transform: &'a Transform,
+    files: FileOptions,
+    /// How many training images will be held out for validation, if that was asked for.
+    holds_out: Option<usize>,
+    split_seed: u64,
 }
 
 /// A data set as its authors publish it.
 #[derive(Debug)]
 struct Published {
-    train: Subset,
-    test: Subset,
-    transform: Transform,
-    /// What it was read from; none if it is part of this library.
+    parts: Parts,
+    /// The names of the classes.
+    classes: Vec<String>,
+    /// What it was read from, where that is a few files with published checksums.
     files: Vec<FoundFile>,
+    /// What its image files share, if it has such.
+    studio: Option<Arc<Studio>>,
+    /// Files among its images that are none.
+    strays: usize,
 }
 
-/// What to make of a data set. The default is its usual splits.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// How many training images to hold out for validation, stratified; `None` for
-    /// the data set's default, 0 for none.
-    pub validation: Option<usize>,
-    /// How many of the remaining training images to keep, as many of each class;
-    /// `None` for all.
-    pub train_examples: Option<usize>,
-    /// Chooses the images of both. Not the seed of a run: leave it at 0, and runs of
-    /// all seeds and experiments share their validation images. The test images never
-    /// depend on it.
-    pub split_seed: u64,
+/// The parts of a data set.
+#[derive(Debug)]
+struct Parts {
+    train: Subset,
+    /// `None` if validation images are to be held out of `train`.
+    validation: Option<Subset>,
+    test: Subset,
 }
 
 /// An opened data set.
@@ -84,36 +108,34 @@ pub struct Source {
     pub splits: Splits,
     /// How many classes there are.
     pub num_classes: usize,
-    /// The shape of an image.
+    /// The names of the classes, in the order of their numbers.
+    pub class_names: Vec<String>,
+    /// The shape of an image as a network sees it.
     pub shape: ImageShape,
-    /// Its usual normalisation and augmentation.
+    /// Normalisation and augmentation: the data set's usual ones, changed as asked.
     pub transform: Transform,
+    studio: Option<Arc<Studio>>,
 }
 
-/// What a check of a data set found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CheckReport {
-    /// The data set.
-    pub name: String,
-    /// The files that it was read from, all of the published size and checksum; none
-    /// if it is part of this library.
-    pub files: Vec<PathBuf>,
-    /// Training, validation and test images by class, with the default options.
-    pub splits: [SplitReport; 3],
+impl Source {
+    /// The image files that could not be read so far, and why.
+    pub fn unreadable(&self) -> Vec<(PathBuf, String)> {
+        self.studio.as_ref().map_or_else(Vec::new, |studio| studio.unreadable().list())
+    }
 }
 
-/// The images of one split.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SplitReport {
-    /// `train`, `validation` or `test`.
-    pub name: &'static str,
-    /// How many there are.
-    pub examples: usize,
-    /// How many there are of each class.
-    pub by_class: Vec<usize>,
-}
-
-static CATALOGUE: [CatalogueEntry; 3] = [digits::ENTRY, cifar::CIFAR10, cifar::CIFAR100];
+static CATALOGUE: [CatalogueEntry; 10] = [
+    digits::ENTRY,
+    cifar::CIFAR10,
+    cifar::CIFAR100,
+    fashion_mnist::ENTRY,
+    tiny_imagenet::ENTRY,
+    cub::ENTRY,
+    caltech256::CALTECH256,
+    caltech256::CALTECH257,
+    imagenet::ENTRY,
+    folder::ENTRY,
+];
 
 /// Every data set that can be opened.
 pub fn catalogue() -> &'static [CatalogueEntry] {
@@ -125,28 +147,8 @@ pub fn catalogue() -> &'static [CatalogueEntry] {
 /// Files are looked for in `dir`, or else in the [cache folder](crate::cache_folder),
 /// there or in a folder with the name that the authors' archive unpacks to.
 pub fn open(name: &str, dir: Option<&Path>, options: &OpenOptions) -> Result<Source, DataError> {
-    let entry = find(name)?;
-    entry.split((entry.read)(dir)?, options)
-}
-
-/// Reads a data set from end to end, compares its files with the published checksums,
-/// and counts.
-pub fn check(name: &str, dir: Option<&Path>) -> Result<CheckReport, DataError> {
-    let entry = find(name)?;
-    let mut published = (entry.read)(dir)?;
-    let files = std::mem::take(&mut published.files);
-    let files = files.into_iter().map(FoundFile::verify).collect::<Result<_, _>>()?;
-    let source = entry.split(published, &OpenOptions::default())?;
-    let report = |name, subset: &Subset| {
-        let by_class = subset.class_counts()?;
-        Ok::<_, DataError>(SplitReport { name, examples: subset.len(), by_class })
-    };
-    let splits = [
-        report("train", &source.splits.train)?,
-        report("validation", &source.splits.validation)?,
-        report("test", &source.splits.test)?,
-    ];
-    Ok(CheckReport { name: source.name, files, splits })
+    let (source, ..) = find(name)?.opened(dir, options)?;
+    Ok(source)
 }
 
 impl CatalogueEntry {
@@ -156,29 +158,71 @@ impl CatalogueEntry {
         (self.locate)(dir).is_ok()
     }
 
-    fn split(&self, published: Published, options: &OpenOptions) -> Result<Source, DataError> {
-        let Published { train, test, transform, .. } = published;
+    /// The data set, the files that it was read from, and how many others lie among them.
+    pub(crate) fn opened(
+        &self,
+        dir: Option<&Path>,
+        options: &OpenOptions,
+    ) -> Result<(Source, Vec<FoundFile>, usize), DataError> {
+        let transform = options.view.applied((self.transform)()?, self.shape)?;
+        let mut published = (self.read)(&Request {
+            dir,
+            transform: &transform,
+            files: options.files,
+            holds_out: options.validation,
+            split_seed: options.split_seed,
+        })?;
+        let files = std::mem::take(&mut published.files);
+        let strays = published.strays;
+        Ok((self.split(published, options, transform)?, files, strays))
+    }
+
+    fn split(
+        &self,
+        published: Published,
+        options: &OpenOptions,
+        transform: Transform,
+    ) -> Result<Source, DataError> {
+        let Published { parts: Parts { train, validation, test }, classes, studio, .. } = published;
         let seed = options.split_seed;
-        let count = options.validation.unwrap_or(self.validation_examples);
-        let (validation, mut train) = train.hold_out(count, seed, Part::Validation)?;
+        let (validation, mut train) = match (validation, options.validation) {
+            (None, count) => {
+                let usual = self.validation_examples.unwrap_or(train.len().div_ceil(10));
+                train.hold_out(count.unwrap_or(usual), seed, Part::Validation)?
+            }
+            (Some(own), Some(count)) if count != own.len() => {
+                let own = own.len();
+                let reason = format!("is {count}, but the folder has {own} validation images");
+                return Err(DataError::BadOption { key: "data.validation", reason });
+            }
+            (Some(own), _) => (own, train),
+        };
         if let Some(count) = options.train_examples {
             train = train.balanced(count, seed)?;
         }
         Ok(Source {
             name: self.name.to_owned(),
             splits: Splits { train, validation, test },
-            num_classes: self.num_classes,
-            shape: self.shape,
+            num_classes: classes.len(),
+            class_names: classes,
+            shape: transform.output(self.shape),
             transform,
+            studio,
         })
     }
 }
 
-fn find(name: &str) -> Result<&'static CatalogueEntry, DataError> {
+/// The data set of that name.
+pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry, DataError> {
     CATALOGUE.iter().find(|entry| entry.name == name).ok_or_else(|| DataError::UnknownName {
         name: name.to_owned(),
         known: CATALOGUE.iter().map(|entry| entry.name).collect(),
     })
+}
+
+/// Names for classes that have none.
+fn numbered(classes: usize) -> Vec<String> {
+    (0..classes).map(|class| class.to_string()).collect()
 }
 
 #[cfg(test)]
@@ -186,6 +230,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::check::check;
 
     fn digits(options: OpenOptions) -> Source {
         open("digits", None, &options).unwrap()
@@ -197,11 +242,14 @@ mod tests {
 
     #[test]
     fn digits_are_split_60_20_20_in_proportion() {
-        let report = check("digits", None).unwrap();
+        let report = check("digits", None, &|_, _| true).unwrap();
         assert!(report.files.is_empty());
-        assert_eq!(report.splits.each_ref().map(|split| split.examples), [1077, 360, 360]);
+        assert_eq!(
+            report.splits.iter().map(|split| split.examples).collect::<Vec<_>>(),
+            [1077, 360, 360]
+        );
         for class in 0..10 {
-            let [train, validation, test] = report.splits.each_ref().map(|s| s.by_class[class]);
+            let [train, validation, test] = [0, 1, 2].map(|i| report.splits[i].by_class[class]);
             assert!((34..=38).contains(&validation) && (34..=38).contains(&test));
             assert!((104..=111).contains(&train));
         }
@@ -243,11 +291,11 @@ mod tests {
         let entry = find("digits").unwrap();
         let source = digits(OpenOptions::default());
         assert_eq!(entry.shape, source.splits.train.get(0).unwrap().shape);
-        assert_eq!(entry.num_classes, source.splits.train.num_classes());
+        assert_eq!(entry.num_classes, Some(source.splits.train.num_classes()));
         let Splits { train, validation, test } = source.splits;
-        assert_eq!(entry.train_examples, train.len() + validation.len());
-        assert_eq!(entry.validation_examples, validation.len());
-        assert_eq!(entry.test_examples, test.len());
+        assert_eq!(entry.train_examples, Some(train.len() + validation.len()));
+        assert_eq!(entry.validation_examples, Some(validation.len()));
+        assert_eq!(entry.test_examples, Some(test.len()));
     }
 
     #[test]
@@ -262,8 +310,9 @@ mod tests {
         let error = open("digit", None, &OpenOptions::default()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown data set `digit`; known are digits, cifar10, cifar100"
+            "unknown data set `digit`; known are digits, cifar10, cifar100, fashion-mnist, \
+             tiny-imagenet, cub200, caltech256, caltech257, imagenet, folder"
         );
-        assert!(check("", None).is_err());
+        assert!(check("", None, &|_, _| true).is_err());
     }
 }

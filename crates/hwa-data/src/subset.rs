@@ -70,6 +70,11 @@ impl Subset {
         self.dataset.get(self.index(i)?)
     }
 
+    /// The data set that the examples are of.
+    pub(crate) fn dataset(&self) -> &dyn Dataset {
+        self.dataset.as_ref()
+    }
+
     /// The class of the `i`-th example, without decoding its image.
     pub fn label(&self, i: usize) -> Result<u32, DataError> {
         self.dataset.label(self.index(i)?)

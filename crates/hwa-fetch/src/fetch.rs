@@ -106,7 +106,8 @@ impl Means {
         let download = match recipe.source {
             Source::Published(download) => download,
             Source::OnRequest { page, archive } => {
-                let (name, train, validation) = (recipe.name, dir.join("train"), dir.join("val"));
+                let (name, home) = (recipe.name, dir.join(recipe.folder));
+                let (train, validation) = (home.join("train"), home.join("val"));
                 return Err(FetchError::NotFetched { name, page, archive, train, validation });
             }
         };

@@ -15,8 +15,7 @@ use burn::tensor::{Device, Tensor};
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Decay, Plan, Schedule, Weights};
 use hwa_data::{
-    Augment, Batch, Channel, ImageShape, InMemory, Normalise, Position, Subset, TrainingBatches,
-    Transform,
+    Batch, Channel, ImageShape, InMemory, Normalise, Position, Subset, TrainingBatches, Transform,
 };
 use hwa_nn::layers::{Conv2d, Conv2dShape, Linear};
 use hwa_nn::ops::Convolution;
@@ -83,7 +82,7 @@ fn images(number: u64) -> Subset {
 
 fn transform() -> Transform {
     let channels = vec![Channel { mean: 0.5, std: 0.2 }; 3];
-    Transform { normalise: Normalise::new(channels).unwrap(), augment: Augment::default() }
+    Transform::plain(Normalise::new(channels).unwrap())
 }
 
 fn settings(momentum_at_sync: MomentumAtSync) -> Settings {

@@ -7,6 +7,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
+use hwa_data::{CropKind, FileOptions, OnBadImage, OpenOptions, ViewOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Init, MomentumAtSync};
@@ -102,6 +103,47 @@ pub struct Data {
     /// A class-balanced subset of what remains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_examples: Option<usize>,
+    /// The height and width of images; by default the data set's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<NonZeroUsize>,
+    /// What the shorter side of an image is brought to before it is cropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resize: Option<NonZeroUsize>,
+    /// Which part of a training image is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop: Option<CropKind>,
+    /// Black pixels around an image before a random part is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad: Option<usize>,
+    /// Whether training images are mirrored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flip: Option<bool>,
+    /// The side of the square that is cut out of training images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cutout: Option<usize>,
+    /// What to do with an image file that cannot be read.
+    pub on_bad_image: OnBadImage,
+    /// Memory for decoded image files, in MiB.
+    pub cache_mib: usize,
+    /// Threads that decode image files; by default one per core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoders: Option<NonZeroUsize>,
+}
+
+impl Data {
+    /// What the data set is opened with: in one place, so that a run and a later look at it
+    /// have the same images.
+    pub fn options(&self) -> OpenOptions {
+        let Self { size, resize, crop, pad, flip, cutout, .. } = *self;
+        let Self { on_bad_image, cache_mib, decoders, .. } = *self;
+        OpenOptions {
+            validation: self.validation,
+            train_examples: self.train_examples,
+            view: ViewOptions { size, resize, crop, pad, flip, cutout },
+            files: FileOptions { on_bad_image, cache_mib, decoders },
+            ..OpenOptions::default()
+        }
+    }
 }
 
 /// `[model]`
@@ -112,6 +154,11 @@ pub struct Model {
     pub name: String,
     /// How convolutions are computed.
     pub convolution: Convolution,
+    /// A file with weights to begin with, in place of drawn ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<PathBuf>,
+    /// Draw the last layer anew, whatever the file has there.
+    pub new_head: bool,
 }
 
 /// How convolutions of 3 x 3 with stride one are computed, which are most of them.
@@ -355,13 +402,30 @@ impl Default for Experiment {
 
 impl Default for Data {
     fn default() -> Self {
-        Self { dataset: "digits".to_owned(), dir: None, validation: None, train_examples: None }
+        let FileOptions { on_bad_image, cache_mib, decoders } = FileOptions::default();
+        let ViewOptions { size, resize, crop, pad, flip, cutout } = ViewOptions::default();
+        Self {
+            dataset: "digits".to_owned(),
+            dir: None,
+            validation: None,
+            train_examples: None,
+            size,
+            resize,
+            crop,
+            pad,
+            flip,
+            cutout,
+            on_bad_image,
+            cache_mib,
+            decoders,
+        }
     }
 }
 
 impl Default for Model {
     fn default() -> Self {
-        Self { name: "resnet8".to_owned(), convolution: Convolution::default() }
+        let convolution = Convolution::default();
+        Self { name: "resnet8".to_owned(), convolution, weights: None, new_head: false }
     }
 }
 

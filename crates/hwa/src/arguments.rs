@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Recalibrate(Recalibrate),
     /// List the networks
     Models(Models),
-    /// List or check data sets
+    /// List, fetch or check data sets
     #[command(subcommand)]
     Data(DataCommand),
     /// Measure speed
@@ -196,6 +196,8 @@ pub(crate) enum DataCommand {
     List(DataList),
     /// Verify a data set's files and count its images
     Check(DataCheck),
+    /// Download, verify and unpack a data set
+    Fetch(DataFetch),
 }
 
 #[derive(Debug, Args)]
@@ -214,7 +216,32 @@ pub(crate) struct DataCheck {
     /// Its folder; by default the cache folder
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Count the images of each class, however many there are
+    #[arg(long)]
+    pub(crate) classes: bool,
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa data fetch cifar10
+  hwa data fetch cub200 --data-dir ~/data
+
+What was downloaded is kept when it is interrupted, and fetching again goes on there. The
+folder appears when it is complete and verified, not before.")]
+pub(crate) struct DataFetch {
+    /// The data set
+    pub(crate) name: String,
+    /// The folder to put its folder in; by default the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Fetch it even if it is there, and replace it
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Print JSON: data, folder, how
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -225,6 +252,8 @@ pub(crate) enum BenchCommand {
     Step(BenchStep),
     /// Images per second of re-estimated batch-norm statistics, on made-up images
     Recalibrate(BenchRecalibrate),
+    /// Images per second of loading and augmentation, and what they cost a training step
+    Loader(BenchLoader),
 }
 
 #[derive(Debug, Args)]
@@ -288,6 +317,44 @@ pub(crate) struct BenchRecalibrate {
     #[arg(long)]
     pub(crate) size: Option<NonZeroUsize>,
     /// Print JSON: images_per_second, threads, peak_rss_mb
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa bench loader --model resnet20 --json
+  hwa bench loader --data folder --data-dir ~/photos --replicas 1
+
+Each replica has its own loader, as in training. With a network, steps on one batch that lies
+there and steps on loaded batches take turns: the difference is what loading costs.")]
+pub(crate) struct BenchLoader {
+    /// A data set; by default made-up images of 32 x 32 in memory
+    #[arg(long)]
+    pub(crate) data: Option<String>,
+    /// Its folder; by default the cache folder
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Take training steps of this network as well
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Images per batch
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Loaders, and replicas, that run at the same time
+    #[arg(long, default_value = "2")]
+    pub(crate) replicas: NonZeroUsize,
+    /// Threads of each replica
+    #[arg(long, default_value = "1")]
+    pub(crate) threads: NonZeroUsize,
+    /// Images that each loader loads by itself
+    #[arg(long, default_value = "100000")]
+    pub(crate) images: NonZeroUsize,
+    /// Steps of a turn
+    #[arg(long, default_value = "10")]
+    pub(crate) steps: NonZeroUsize,
+    /// Print JSON: images_per_second (all loaders), cost_percent of a step, and more
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -24,6 +24,11 @@ pub(crate) enum Failure {
         /// What is left, and how to go on from it.
         advice: String,
     },
+    /// It was interrupted, and can be asked for again: exit code 130.
+    Cancelled {
+        /// How to go on.
+        advice: String,
+    },
     /// Training was interrupted and can be resumed: exit code 130.
     Interrupted {
         /// The run directory.
@@ -36,7 +41,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(error) | Self::Run(error) => f.write_str(&chain(error)),
             Self::Stopped { error, advice } => write!(f, "{}; {advice}", chain(error)),
-            Self::Interrupted { .. } => f.write_str("interrupted"),
+            Self::Cancelled { .. } | Self::Interrupted { .. } => f.write_str("interrupted"),
         }
     }
 }
@@ -61,6 +66,10 @@ impl Failure {
             Self::Stopped { error, advice } => {
                 tell(format_args!("error: {}\n{advice}", chain(&error)));
                 ExitCode::from(1)
+            }
+            Self::Cancelled { advice } => {
+                tell(format_args!("interrupted; {advice}"));
+                ExitCode::from(130)
             }
             Self::Interrupted { run } => {
                 tell(format_args!("interrupted; go on with: hwa train --resume {}", run.display()));
@@ -99,7 +108,10 @@ impl From<NnError> for Failure {
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
         match error {
-            DataError::UnknownName { .. } => Self::Usage(error.into()),
+            DataError::UnknownName { .. } | DataError::BadOption { .. } => {
+                Self::Usage(error.into())
+            }
+            DataError::Interrupted => Self::Cancelled { advice: "nothing was changed".to_owned() },
             _ => Self::Run(error.into()),
         }
     }

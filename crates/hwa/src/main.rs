@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod console;
+mod counting;
 mod environment;
 mod failure;
 mod notices;
@@ -39,9 +40,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Models(arguments) => commands::models::run(&arguments),
         Command::Data(DataCommand::List(arguments)) => commands::data::list(&arguments),
         Command::Data(DataCommand::Check(arguments)) => commands::data::check(&arguments),
+        Command::Data(DataCommand::Fetch(arguments)) => commands::fetch::run(&arguments),
         Command::Bench(BenchCommand::Step(arguments)) => commands::bench::step(&arguments),
         Command::Bench(BenchCommand::Recalibrate(arguments)) => {
             commands::bench::recalibrate(&arguments)
         }
+        Command::Bench(BenchCommand::Loader(arguments)) => commands::bench::loader(&arguments),
     }
 }

@@ -61,10 +61,10 @@ impl Opened {
             model: model.name,
             convolution: model.convolution,
             weights,
+            options: data.options(),
             data: data.dataset,
             // The data may have moved since.
             data_dir: subject.data_dir.clone().or(data.dir),
-            options: split_of(data.validation, data.train_examples),
             of_run: true,
         })
     }
@@ -81,12 +81,6 @@ impl Opened {
     pub(crate) fn source(&self, options: &OpenOptions) -> Result<Source, Failure> {
         Ok(hwa_data::open(&self.data, self.data_dir.as_deref(), options)?)
     }
-}
-
-/// The options that split a data set for an experiment: in one place, so that a
-/// run and a later look at it have the same images.
-pub(crate) fn split_of(validation: Option<usize>, train_examples: Option<usize>) -> OpenOptions {
-    OpenOptions { validation, train_examples, ..OpenOptions::default() }
 }
 
 /// The experiment that a run directory keeps.

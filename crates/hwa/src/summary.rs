@@ -116,7 +116,7 @@ fn times(summary: &Summary, models: usize) -> String {
 }
 
 /// What a program reads. Its fields stay as they are.
-pub(crate) fn json_summary(run: &Path, summary: &Summary) -> Value {
+pub(crate) fn json_summary(run: &Path, summary: &Summary, unreadable: usize) -> Value {
     let levels = |levels: &Levels| {
         json!({
             "inner": levels.inner_top1(),
@@ -132,6 +132,7 @@ pub(crate) fn json_summary(run: &Path, summary: &Summary) -> Value {
         "validation": levels(&summary.validation),
         "test": levels(&summary.test),
         "best_on_test": summary.best_on_test.as_ref().map(|b| b.evaluation.top1),
+        "unreadable_images": unreadable,
     })
 }
 

@@ -9,13 +9,13 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{CatalogueEntry, Published};
+use super::{CatalogueEntry, Parts, Published, numbered};
 use crate::dataset::ImageShape;
 use crate::error::DataError;
 use crate::memory::InMemory;
 use crate::place::{File, Files, FoundFile};
 use crate::subset::Subset;
-use crate::transform::{Augment, Channel, Normalise, Transform};
+use crate::transform::{Augment, Channel, Crop, Normalise, Transform};
 
 const SHAPE: ImageShape = ImageShape { height: 32, width: 32, channels: 3 };
 const PLANE: usize = 32 * 32;
@@ -26,33 +26,35 @@ const LICENCE: &str = "none stated; free to use with citation";
 pub(super) const CIFAR10: CatalogueEntry = CatalogueEntry {
     name: "cifar10",
     summary: "photographs of 10 kinds of things, colour",
-    num_classes: 10,
+    num_classes: Some(10),
     shape: SHAPE,
-    train_examples: 50_000,
-    validation_examples: 5_000,
-    test_examples: 10_000,
+    train_examples: Some(50_000),
+    validation_examples: Some(5_000),
+    test_examples: Some(10_000),
     licence: LICENCE,
     citation: CITATION,
     folder: Some(LAYOUT10.files.folder),
     archive: Some(LAYOUT10.files.archive),
-    locate: |dir| LAYOUT10.files.locate(dir),
-    read: |dir| read(&LAYOUT10, dir, &STATISTICS10),
+    locate: |dir| LAYOUT10.files.locate(dir).map(drop),
+    transform: || transform(&STATISTICS10),
+    read: |request| read(&LAYOUT10, request.dir),
 };
 
 pub(super) const CIFAR100: CatalogueEntry = CatalogueEntry {
     name: "cifar100",
     summary: "photographs of 100 kinds of things, colour",
-    num_classes: 100,
+    num_classes: Some(100),
     shape: SHAPE,
-    train_examples: 50_000,
-    validation_examples: 5_000,
-    test_examples: 10_000,
+    train_examples: Some(50_000),
+    validation_examples: Some(5_000),
+    test_examples: Some(10_000),
     licence: LICENCE,
     citation: CITATION,
     folder: Some(LAYOUT100.files.folder),
     archive: Some(LAYOUT100.files.archive),
-    locate: |dir| LAYOUT100.files.locate(dir),
-    read: |dir| read(&LAYOUT100, dir, &STATISTICS100),
+    locate: |dir| LAYOUT100.files.locate(dir).map(drop),
+    transform: || transform(&STATISTICS100),
+    read: |request| read(&LAYOUT100, request.dir),
 };
 
 /// Mean and standard deviation over all pixels of the 50,000 training images, to the
@@ -80,6 +82,8 @@ struct Layout {
     /// Labels before the pixels; the last one counts.
     labels: usize,
     classes: usize,
+    /// The list of the classes' names.
+    names: &'static str,
 }
 
 const LAYOUT10: Layout = Layout {
@@ -100,6 +104,7 @@ const LAYOUT10: Layout = Layout {
     test_records: 10_000,
     labels: 1,
     classes: 10,
+    names: "batches.meta.txt",
 };
 
 const LAYOUT100: Layout = Layout {
@@ -116,23 +121,36 @@ const LAYOUT100: Layout = Layout {
     test_records: 10_000,
     labels: 2,
     classes: 100,
+    names: "fine_label_names.txt",
 };
 
-fn read(
-    layout: &Layout,
-    dir: Option<&Path>,
-    statistics: &[Channel],
-) -> Result<Published, DataError> {
+fn transform(statistics: &[Channel]) -> Result<Transform, DataError> {
+    let augment = Augment { crop: Crop::Random { pad: 4 }, flip: true, cutout: 0 };
+    Ok(Transform { augment, ..Transform::plain(Normalise::new(statistics.to_vec())?) })
+}
+
+fn read(layout: &Layout, dir: Option<&Path>) -> Result<Published, DataError> {
     let files = layout.files.locate(dir)?;
     let (train, test) = files.split_at(files.len().saturating_sub(1));
     let train = layout.read_files(train, layout.train_records)?;
     let test = layout.read_files(test, layout.test_records)?;
-    let normalise = Normalise::new(statistics.to_vec())?;
-    let transform = Transform { normalise, augment: Augment { pad: 4, flip: true } };
-    Ok(Published { train, test, transform, files })
+    let parts = Parts { train, validation: None, test };
+    let classes = layout.class_names(&files);
+    Ok(Published { parts, classes, files, studio: None, strays: 0 })
 }
 
 impl Layout {
+    /// What the list in the same folder calls the classes; their numbers without it.
+    fn class_names(&self, files: &[FoundFile]) -> Vec<String> {
+        let folder = files.first().and_then(|file| file.path.parent());
+        let text = folder.and_then(|folder| fs::read_to_string(folder.join(self.names)).ok());
+        let names = text.map(|text| {
+            let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect::<Vec<String>>()
+        });
+        names.filter(|names| names.len() == self.classes).unwrap_or(numbered(self.classes))
+    }
+
     fn read_files(&self, files: &[FoundFile], records: usize) -> Result<Subset, DataError> {
         let mut pixels = Vec::with_capacity(files.len() * records * SHAPE.len());
         let mut labels = Vec::with_capacity(files.len() * records);
@@ -181,7 +199,9 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::sources::{OpenOptions, check, open};
+    use crate::check::check;
+    use crate::options::OpenOptions;
+    use crate::sources::open;
 
     /// The official layout with two training files of three records.
     const SMALL: Layout = Layout {
@@ -222,7 +242,7 @@ mod tests {
     }
 
     fn read_small(dir: &Path) -> Result<Published, DataError> {
-        read(&SMALL, Some(dir), &STATISTICS100)
+        read(&SMALL, Some(dir))
     }
 
     fn file(dir: &TempDir, name: &str) -> PathBuf {
@@ -234,7 +254,7 @@ mod tests {
         let dir = small();
         // The folder itself and its parent are both understood.
         for dir in [dir.path(), &dir.path().join("cifar-100-binary")] {
-            let Published { train, test, .. } = read_small(dir).unwrap();
+            let Parts { train, test, .. } = read_small(dir).unwrap().parts;
             let labels: Vec<u32> = (0..6).map(|i| train.label(i).unwrap()).collect();
             assert_eq!(labels, [10, 11, 12, 20, 99, 0]);
             let image = train.get(3).unwrap();
@@ -304,8 +324,8 @@ mod tests {
         for (label, file) in (0..).zip(layout.files.files) {
             fs::write(dir.path().join(file.name), &record(label, [label; 3])[1..]).unwrap();
         }
-        let Published { train, test, files, .. } =
-            read(&layout, Some(dir.path()), &STATISTICS10).unwrap();
+        let Published { parts: Parts { train, test, .. }, files, .. } =
+            read(&layout, Some(dir.path())).unwrap();
         let labels: Vec<u32> = (0..5).map(|i| train.label(i).unwrap()).collect();
         assert_eq!((labels, test.label(0).unwrap()), (vec![0, 1, 2, 3, 4], 5));
         assert_eq!(train.get(4).unwrap().pixels[..6], [4, 4, 4, 5, 5, 5]);
@@ -325,8 +345,9 @@ mod tests {
     #[test]
     #[ignore = "needs CIFAR-100 in HWA_DATA_DIR"]
     fn the_real_cifar100_is_complete_and_normalised_by_its_own_statistics() {
-        let report = check("cifar100", None).unwrap();
-        let found = report.splits.map(|split| (split.examples, split.by_class));
+        let report = check("cifar100", None, &|_, _| true).unwrap();
+        let found: Vec<_> =
+            report.splits.into_iter().map(|split| (split.examples, split.by_class)).collect();
         let classes = |examples: usize| (100 * examples, vec![examples; 100]);
         assert_eq!(found, [classes(450), classes(50), classes(100)]);
 

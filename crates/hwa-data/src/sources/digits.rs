@@ -4,18 +4,17 @@
 //! is published whole, so its test part is cut here, always with seed 0.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 
-use super::{CatalogueEntry, Published};
+use super::{CatalogueEntry, Parts, Published, Request, numbered};
 use crate::dataset::ImageShape;
 use crate::error::DataError;
 use crate::memory::InMemory;
 use crate::split::Part;
 use crate::subset::Subset;
-use crate::transform::{Augment, Channel, Normalise, Transform};
+use crate::transform::{Augment, Channel, Crop, Normalise, Transform};
 
 static DIGITS: &[u8] = include_bytes!("../../data/digits/digits.csv.gz");
 const FILE: &str = "digits.csv.gz";
@@ -28,28 +27,33 @@ const BRIGHTEST: u32 = 16;
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "digits",
     summary: "handwritten digits, grey",
-    num_classes: CLASSES,
+    num_classes: Some(CLASSES),
     shape: SHAPE,
-    train_examples: EXAMPLES - TEST,
-    validation_examples: TEST,
-    test_examples: TEST,
+    train_examples: Some(EXAMPLES - TEST),
+    validation_examples: Some(TEST),
+    test_examples: Some(TEST),
     licence: "CC BY 4.0",
     citation: "E. Alpaydin and C. Kaynak, \"Optical Recognition of Handwritten Digits\", \
                UCI Machine Learning Repository, 1998, doi:10.24432/C50P49",
     folder: None,
     archive: None,
-    locate: |_| Ok(Vec::new()),
+    locate: |_| Ok(()),
+    // Mean and standard deviation of the pixels of the default training split.
+    transform: || {
+        let normalise = Normalise::new(vec![Channel { mean: 0.3060, std: 0.3764 }])?;
+        let augment = Augment { crop: Crop::Random { pad: 1 }, flip: false, cutout: 0 };
+        Ok(Transform { augment, ..Transform::plain(normalise) })
+    },
     read,
 };
 
 /// Reads the embedded file, whatever folder is named.
-fn read(_dir: Option<&Path>) -> Result<Published, DataError> {
+fn read(_: &Request<'_>) -> Result<Published, DataError> {
     let all = Subset::all(Arc::new(parse(BufReader::new(GzDecoder::new(DIGITS)))?));
     let (test, train) = all.hold_out(TEST, 0, Part::Test)?;
-    // Mean and standard deviation of the pixels of the default training split.
-    let normalise = Normalise::new(vec![Channel { mean: 0.3060, std: 0.3764 }])?;
-    let transform = Transform { normalise, augment: Augment { pad: 1, flip: false } };
-    Ok(Published { train, test, transform, files: Vec::new() })
+    let parts = Parts { train, validation: None, test };
+    let classes = numbered(CLASSES);
+    Ok(Published { parts, classes, files: Vec::new(), studio: None, strays: 0 })
 }
 
 fn parse(lines: impl BufRead) -> Result<InMemory, DataError> {
@@ -83,7 +87,8 @@ fn number(text: &str, largest: u32, line: usize) -> Result<u32, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::{OpenOptions, open};
+    use crate::options::OpenOptions;
+    use crate::sources::open;
 
     fn line(pixel: &str, label: &str) -> String {
         format!("{},{label}\n", vec![pixel; 64].join(","))

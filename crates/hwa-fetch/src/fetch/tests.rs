@@ -221,8 +221,8 @@ fn what_is_given_out_on_request_says_where_to_ask_and_where_to_put_it() {
     let error = fetch("imagenet", dir.path(), Existing::Keep, &watch).unwrap_err();
     let FetchError::NotFetched { page, train, validation, .. } = &error else { panic!("{error}") };
     assert_eq!(*page, "https://image-net.org/download.php");
-    assert_eq!(*train, dir.path().join("train"));
-    assert_eq!(*validation, dir.path().join("val"));
+    assert_eq!(*train, dir.path().join("imagenet/train"));
+    assert_eq!(*validation, dir.path().join("imagenet/val"));
     let error = fetch("cifar11", dir.path(), Existing::Keep, &watch).unwrap_err().to_string();
     assert!(
         error.starts_with("no recipe for `cifar11`; there are recipes for cifar10, "),

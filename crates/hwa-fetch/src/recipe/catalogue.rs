@@ -124,7 +124,7 @@ const TINY_IMAGENET: Recipe = Recipe {
 };
 
 const CUB_200_2011: Recipe = Recipe {
-    name: "cub-200-2011",
+    name: "cub200",
     folder: "CUB_200_2011",
     source: Source::Published(Download {
         files: &[RemoteFile {

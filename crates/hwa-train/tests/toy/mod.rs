@@ -14,8 +14,7 @@ use std::time::Duration;
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Decay, Plan, Role, Schedule, Tensor, Values, Weights, WindowSpec};
 use hwa_data::{
-    Augment, Batch, Channel, DataError, ImageShape, InMemory, Normalise, Position, Subset,
-    Transform,
+    Batch, Channel, DataError, ImageShape, InMemory, Normalise, Position, Subset, Transform,
 };
 use hwa_store::RunDir;
 use hwa_train::{
@@ -220,7 +219,7 @@ pub(crate) fn images(seed: u8) -> Subset {
 
 pub(crate) fn transform() -> Transform {
     let channels = vec![Channel { mean: 0.5, std: 0.1 }];
-    Transform { normalise: Normalise::new(channels).unwrap(), augment: Augment::default() }
+    Transform::plain(Normalise::new(channels).unwrap())
 }
 
 /// T = 24 steps of batch 8 (5 steps an epoch), H = 5, K = 2, windows of 1 and 3.

@@ -42,6 +42,12 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
     if let Some(line) = which_split(arguments.split, splits, &opened) {
         tell(line);
     }
+    if let Some(run) = &arguments.subject.run
+        && arguments.split == Split::Test
+        && !run.join("summary.json").is_file()
+    {
+        tell("the run is not finished: what is chosen after a look at test is chosen on test");
+    }
     let batch = arguments.subject.batch;
     let complete = opened::is_complete(&weights);
     if complete {

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod data;
 pub(crate) mod evaluate;
+pub(crate) mod fetch;
 pub(crate) mod models;
 pub(crate) mod recalibrate;
 pub(crate) mod train;

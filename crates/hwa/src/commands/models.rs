@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
     }
     give(aligned(&rows).trim_end());
     let (whom, classes) = match entry {
-        Some(entry) => (entry.name, entry.num_classes),
+        Some(entry) => (entry.name, entry.num_classes.unwrap_or(CLASSES)),
         None => ("images of the usual size", CLASSES),
     };
     give(format_args!(
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
 /// What a network is counted for.
 fn task(spec: ModelSpec, entry: Option<&CatalogueEntry>) -> Task {
     match entry {
-        Some(entry) => Task { images: entry.shape, classes: entry.num_classes },
+        Some(entry) => Task { images: entry.shape, classes: entry.num_classes.unwrap_or(CLASSES) },
         None => {
             let side = spec.usual_size();
             let images = ImageShape { height: side, width: side, channels: CHANNELS };

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use hwa_data::{DataError, Source};
+use hwa_data::{DataError, OpenOptions, Source};
 use hwa_nn::{ModelSpec, NnError, Origin, SgdConfig};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     Event, Experiment, ExperimentError, Identity, Interrupt, Method, Outcome, ReplicaError, Run,
-    SealedTest, Settings, Started, Summary, TrainError,
+    SealedTest, Settings, Started, TrainError,
 };
 use serde_json::Value;
 
 use crate::arguments::Train;
-use crate::console::Console;
+use crate::console::{Console, counted};
 use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
 use crate::notices;
@@ -40,7 +40,10 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     if finished {
         tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
     }
-    match plan.train(arguments, &dir)? {
+    let outcome = plan.train(arguments, &dir);
+    let unreadable = plan.source.unreadable();
+    tell_of_unreadable(&unreadable);
+    match outcome? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
             if !finished || !dir.curves().exists() {
@@ -48,7 +51,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
                 draw_or_say_why_not(&plan.title(name.display()), &dir);
             }
             let text = describe(dir.path(), &summary, &plan.settings.plan.windows);
-            show(arguments, dir.path(), &text, &summary);
+            show(arguments, &text, json_summary(dir.path(), &summary, unreadable.len()));
             Ok(())
         }
     }
@@ -245,8 +248,7 @@ impl Asked {
     fn open(&self) -> Result<Source, Failure> {
         let data = &self.experiment.data;
         let open = |train_examples| {
-            let validation = data.validation;
-            let options = opened::split_of(validation, train_examples);
+            let options = OpenOptions { train_examples, ..data.options() };
             hwa_data::open(&data.dataset, data.dir.as_deref(), &options)
         };
         let source = open(data.train_examples).map_err(|error| match error {
@@ -260,6 +262,7 @@ impl Asked {
                 let key = if subset { "data.train_examples" } else { "data.validation" };
                 self.wrong(key, format!("asks for too many images: {error}"))
             }
+            DataError::BadOption { key, reason } => self.wrong(key, reason),
             other => other.into(),
         })?;
         if source.splits.train.is_empty() {
@@ -320,11 +323,14 @@ fn toml_string(path: &Path) -> String {
     Value::from(path.display().to_string()).to_string()
 }
 
-/// What must not change when a run is resumed: everything but where the data is.
+/// What must not change when a run is resumed: everything but where the data is and how
+/// much of the machine is used.
 fn identity(experiment: &Experiment) -> Result<String, Failure> {
     let mut same = experiment.clone();
-    same.data.dir = None;
     same.threads = None;
+    let usual = hwa_train::Data::default();
+    same.data.dir = None;
+    (same.data.cache_mib, same.data.decoders) = (usual.cache_mib, usual.decoders);
     Ok(same.to_toml()?)
 }
 
@@ -390,7 +396,7 @@ fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
             std::process::exit(130);
         }
         request.request();
-        voice.say("interrupted: finishing the step and saving (again to leave at once)");
+        voice.say("interrupted: finishing what is under way and saving (again to leave at once)");
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)
@@ -424,10 +430,23 @@ fn draw(title: &str, dir: &RunDir) -> Result<(), Failure> {
     Ok(write_atomically(&dir.curves(), |file| file.write_all(svg.as_bytes()))?)
 }
 
-fn show(arguments: &Train, run: &Path, text: &str, summary: &Summary) {
+/// Images that were left out, in one line, however many there were.
+fn tell_of_unreadable(files: &[(PathBuf, String)]) {
+    if let [(first, reason), rest @ ..] = files {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        tell(format_args!(
+            "{} could not be read: `{}` ({reason}){more}; `hwa data check` lists them all",
+            counted(files.len() as u64, "image"),
+            first.display()
+        ));
+    }
+}
+
+fn show(arguments: &Train, text: &str, summary: Value) {
     if arguments.json {
         tell(text.trim_end());
-        give(json_summary(run, summary));
+        give(summary);
     } else {
         give(text.trim_end());
     }

@@ -1,5 +1,7 @@
 //! `hwa bench`: how fast it is here.
 
+mod loader;
+mod made_up;
 mod recalibrate;
 mod step;
 
@@ -8,6 +10,7 @@ use std::num::NonZeroUsize;
 use hwa_data::ImageShape;
 use hwa_nn::{ModelSpec, Task};
 
+pub(crate) use loader::run as loader;
 pub(crate) use recalibrate::run as recalibrate;
 pub(crate) use step::run as step;
 

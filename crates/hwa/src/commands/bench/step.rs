@@ -64,14 +64,14 @@ pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
 }
 
 /// A replica's place at the start. Whoever drops it unused lets nobody go.
-struct Start {
+pub(super) struct Start {
     ready: Sender<()>,
     go: Receiver<()>,
 }
 
 impl Start {
     /// Waits until everyone is ready. False, if someone never will be.
-    fn wait(self) -> bool {
+    pub(super) fn wait(self) -> bool {
         let Self { ready, go } = self;
         let announced = ready.send(()).is_ok();
         // The starter counts until nobody can be ready any more.
@@ -83,7 +83,7 @@ impl Start {
 /// Runs `work` in so many threads, which wait for each other at their [`Start`].
 /// If one fails before it, the others do not go either, and its error is returned.
 /// A barrier would hold them for ever.
-fn all_at_once<T: Send>(
+pub(super) fn all_at_once<T: Send>(
     replicas: usize,
     work: impl Fn(usize, Start) -> Result<Option<T>, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {

@@ -9,11 +9,11 @@ mod error;
 mod format;
 mod jpeg;
 mod resize;
+mod shape;
 
 pub use error::PictureError;
-pub use resize::Rectangle;
-
-use crate::dataset::ImageShape;
+pub use resize::{Rectangle, resized, shorter_to};
+pub use shape::ImageShape;
 
 /// More pixels than this are refused before memory is taken for them. Decoding takes up to
 /// eleven bytes a pixel.

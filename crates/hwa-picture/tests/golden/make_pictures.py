@@ -2,7 +2,7 @@
 """Makes the files in `pictures/` and what Pillow makes of them, in `pictures.json`.
 
     pip install pillow numpy
-    python crates/hwa-data/tests/golden/make_pictures.py
+    python crates/hwa-picture/tests/golden/make_pictures.py
 
 Every file holds the same small scene in another way. What Pillow does not write is written
 here: PNG of any depth, palette and interlacing, JPEG with patched markers. Resized pictures

@@ -8,7 +8,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use hwa_data::{Picture, PictureError, Rectangle};
+use hwa_picture::{Picture, PictureError, Rectangle};
 use proptest::prelude::*;
 use serde::Deserialize;
 

@@ -53,6 +53,13 @@ pub enum PictureError {
         width: usize,
     },
 
+    /// Pixels of a kind that is not resized.
+    #[error("pixels of {channels} channels cannot be resized, only of 1 and 3")]
+    Channels {
+        /// How many there are.
+        channels: usize,
+    },
+
     /// A file that is too small for the picture it announces.
     #[error("{format}: {bytes} bytes cannot hold the {width} x {height} pixels they announce")]
     Implausible {

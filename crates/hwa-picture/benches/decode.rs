@@ -1,6 +1,6 @@
 //! JPEG files decoded, and decoded and resized to a shorter side of 256, on one thread.
 //!
-//! `cargo bench -p hwa-data --bench decode -- <folder>`
+//! `cargo bench -p hwa-picture --bench decode -- <folder>`
 //!
 //! The kind of a file is its name up to the first `-`. A line for each kind tells the images a
 //! second of its fastest pass over all files. `peers/torch_decode.py` makes the files, and runs
@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hwa_data::Picture;
+use hwa_picture::Picture;
 
 /// As in the command.
 #[global_allocator]

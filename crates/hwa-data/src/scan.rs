@@ -1,0 +1,154 @@
+//! Which files below a folder are images, and of which class.
+//!
+//! Real folders hold more than images: thumbnails' data bases, hidden files, notes. What has
+//! no image's name is counted and left alone. Everything comes in the order of its name, so
+//! that a folder gives the same numbers on every machine.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::DataError;
+use crate::files::LabelledFile;
+
+/// What a file has to end in to be taken for an image; what it is its content says.
+const EXTENSIONS: [&str; 10] =
+    ["jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm"];
+/// Folders within folders, in which links may lead back to where they came from.
+const DEEPEST: usize = 8;
+
+/// A folder of class folders.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ClassFolders {
+    /// The names of the classes, in order.
+    pub(crate) classes: Vec<String>,
+    /// Their images, class by class.
+    pub(crate) files: Vec<LabelledFile>,
+    /// Files that are no images.
+    pub(crate) strays: usize,
+}
+
+/// Finds the classes of a folder and their images, with paths below `root`.
+pub(crate) fn class_folders(root: &Path, folder: &Path) -> Result<ClassFolders, DataError> {
+    let mut found = ClassFolders::default();
+    for path in entries(folder)? {
+        if !path.is_dir() {
+            found.strays += 1;
+            continue;
+        }
+        let label = found.classes.len() as u32;
+        found.classes.push(name(&path));
+        let mut images = Vec::new();
+        found.strays += images_below(&path, DEEPEST, &mut images)?;
+        for image in images {
+            found.files.push(LabelledFile { path: below(root, image), label });
+        }
+    }
+    Ok(found)
+}
+
+/// The images of a folder and of its folders; gives the number of other files.
+pub(crate) fn images_below(
+    folder: &Path,
+    depth: usize,
+    images: &mut Vec<PathBuf>,
+) -> Result<usize, DataError> {
+    let mut strays = 0;
+    for path in entries(folder)? {
+        if path.is_dir() {
+            if depth > 0 {
+                strays += images_below(&path, depth - 1, images)?;
+            }
+        } else if is_named_as_image(&path) {
+            images.push(path);
+        } else {
+            strays += 1;
+        }
+    }
+    Ok(strays)
+}
+
+/// What a folder holds and does not hide, by name.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let failed = |source: io::Error| DataError::Io { path: folder.to_owned(), source };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if !is_hidden(&path) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// `.git`, `.DS_Store`, `._photo.jpg`, and what macOS packs beside them.
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b".") || name == b"__MACOSX"
+}
+
+fn is_named_as_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|e| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(e)))
+}
+
+/// The last part of a path.
+pub(crate) fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The path below `root`.
+pub(crate) fn below(root: &Path, path: PathBuf) -> Box<Path> {
+    match path.strip_prefix(root) {
+        Ok(rest) => rest.into(),
+        Err(_) => path.into_boxed_path(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{folder, images};
+
+    #[test]
+    fn classes_and_images_come_in_the_order_of_their_names() {
+        let dir = folder(images("b", 2).chain(images("a", 1)).chain(images("C", 1)));
+        let found = class_folders(dir.path(), dir.path()).unwrap();
+        // As Python sorts: capitals first.
+        assert_eq!(found.classes, ["C", "a", "b"]);
+        let files: Vec<(String, u32)> =
+            found.files.iter().map(|f| (f.path.display().to_string(), f.label)).collect();
+        let expected = [("C/000.bmp", 0), ("a/000.bmp", 1), ("b/000.bmp", 2), ("b/001.bmp", 2)];
+        assert_eq!(files, expected.map(|(path, label)| (path.to_owned(), label)));
+    }
+
+    #[test]
+    fn what_is_no_image_is_counted_and_what_is_hidden_is_not_seen() {
+        let strays = ["a/Thumbs.db", "a/notes.txt", "README.md", "a/sub/x.mat", "a/no_extension"];
+        let hidden = [".git/config.png", "a/.DS_Store", "a/._000.bmp", "__MACOSX/a/000.jpg"];
+        let others = strays.into_iter().chain(hidden);
+        let others = others.map(|path| (path.to_owned(), vec![]));
+        let named = ["a/x.JPEG", "a/sub/y.Png", "a/sub/deeper/z.webp"];
+        let named = named.map(|path| (path.to_owned(), vec![]));
+        let dir = folder(others.chain(named).chain(images("b", 1)));
+        let found = class_folders(dir.path(), dir.path()).unwrap();
+        assert_eq!(found.classes, ["a", "b"]);
+        assert_eq!((found.files.len(), found.strays), (4, 5));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_in_circles_end() {
+        let dir = folder(images("a", 1));
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("a/again")).unwrap();
+        let found = class_folders(dir.path(), dir.path()).unwrap();
+        assert!(!found.files.is_empty() && found.files.len() < 20, "{}", found.files.len());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = class_folders(Path::new("/"), Path::new("/no/such")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read `/no/such`");
+    }
+}

@@ -33,8 +33,7 @@ const UNCHECKED: u32 = 0;
 pub(super) struct Archive {
     file: File,
     length: u64,
-    /// The folder that everything lies in, with its slash.
-    prefix: String,
+    /// By their names in the folder that everything lies in.
     entries: BTreeMap<String, Entry>,
 }
 
@@ -66,7 +65,11 @@ impl Archive {
             }
         }
         ensure_apart(&entries)?;
-        Ok(Self { file, length, prefix, entries })
+        let inside = |(name, entry): (String, Entry)| {
+            name.strip_prefix(&prefix).map(|name| (name.to_owned(), entry))
+        };
+        let entries = entries.into_iter().filter_map(inside).collect();
+        Ok(Self { file, length, entries })
     }
 
     /// The bytes of the file.
@@ -76,7 +79,7 @@ impl Archive {
 
     /// Whether there is an entry of that name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.entries.contains_key(&self.full(name))
+        self.entries.contains_key(name)
     }
 
     /// The bytes of an entry.
@@ -137,13 +140,9 @@ impl Archive {
         Ok(())
     }
 
-    fn full(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
-    }
-
     fn entry(&self, name: &str) -> Result<Entry, CheckpointError> {
         let missing = || CheckpointError::MissingEntry { name: shown(name) };
-        self.entries.get(&self.full(name)).copied().ok_or_else(missing)
+        self.entries.get(name).copied().ok_or_else(missing)
     }
 }
 

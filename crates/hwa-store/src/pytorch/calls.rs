@@ -10,6 +10,8 @@ use super::strided::StridedTensor;
 use super::value::{Id, Storage, Value};
 use crate::checkpoint_error::CheckpointError;
 
+const MAX_KEY: usize = 64;
+
 impl<'a> Machine<'a> {
     /// An instruction that calls, or makes an object of a class.
     pub(super) fn call(&mut self, code: u8) -> Result<(), CheckpointError> {
@@ -82,7 +84,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// `("storage", type, key, device, length)`.
+    /// `("storage", type, key, device, length)`, where keys are short: they count storages.
     fn described(&self, items: &[Id]) -> Option<Storage<'a>> {
         let &[word, kind, key, _, length] = items else {
             return None;
@@ -94,7 +96,9 @@ impl<'a> Machine<'a> {
                 Value::Global(Global::Storage(element)),
                 Value::Text(key),
                 Value::Int(length),
-            ) => Some(Storage { key, element: *element, length: u64::try_from(*length).ok()? }),
+            ) if key.len() <= MAX_KEY => {
+                Some(Storage { key, element: *element, length: u64::try_from(*length).ok()? })
+            }
             _ => None,
         }
     }

@@ -1,23 +1,20 @@
-"""The networks of `hwa models` in PyTorch: the same layers, so the same work.
-
-MobileNetV2 is without its dropout, which `hwa` does not have yet.
-"""
+"""The networks of `hwa models` in PyTorch: the same layers, so the same work."""
 
 import torch.nn as nn
 import torch.nn.functional as F
 import torchvision.models as tv
 
-TORCHVISION = ("resnet18", "resnet50", "shufflenet_v2_x1_0")
+TORCHVISION = ("resnet18", "resnet50", "vgg16_bn", "mobilenet_v2", "shufflenet_v2_x1_0")
 
 
 def build(name, classes):
-    """A network by its name, and the usual size of its images."""
+    """A network by its name, and the size of images that it is usually measured with here."""
     if name in TORCHVISION:
         return getattr(tv, name)(num_classes=classes), 64
     if name == "vgg16_cifar":
         return Vgg16(classes), 32
     if name == "mobilenet_v2_cifar":
-        return mobilenet_v2(classes), 32
+        return mobilenet_v2_cifar(classes), 32
     depth = name.removeprefix("resnet")
     if depth.isdecimal() and int(depth) % 6 == 2:
         return ResNet(int(depth), classes), 32
@@ -88,10 +85,9 @@ class Vgg16(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
-def mobilenet_v2(classes):
+def mobilenet_v2_cifar(classes):
     """torchvision's MobileNetV2, without the first two halvings of small images."""
     network = tv.mobilenet_v2(num_classes=classes)
     network.features[0][0].stride = (1, 1)
     network.features[2].conv[1][0].stride = (1, 1)
-    network.classifier[0] = nn.Identity()
     return network

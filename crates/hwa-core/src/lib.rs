@@ -21,6 +21,7 @@ mod plan;
 mod schedule;
 pub mod seed;
 mod select;
+pub mod spelling;
 mod weights;
 mod window;
 

@@ -9,11 +9,14 @@ use hwa_kernels::simd::LevelError;
 pub enum NnError {
     /// No such model.
     #[error(
-        "there is no model `{name}`: known are {known}, and resnet<d> for any depth d = 6n + 2 but 50 and 152"
+        "there is no model `{name}`{}: known are {known}, and resnet<d> for any depth d = 6n + 2 but 50 and 152",
+        near.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?"))
     )]
     UnknownModel {
         /// The name given.
         name: String,
+        /// The name that was probably meant.
+        near: Option<String>,
         /// The names that could have been given.
         known: String,
     },
@@ -79,9 +82,68 @@ pub enum NnError {
         /// Its clone.
         second: String,
     },
+    /// Weights that do not fit.
+    #[error("the weights do not fit the network: {0}")]
+    Weights(#[source] WeightsError),
+    /// Weights of another network.
+    #[error("the weights are not those of this network; {}", other_tensors(missing, unexpected))]
+    OtherTensors {
+        /// What the network has and the weights have not.
+        missing: Vec<String>,
+        /// What the weights have and the network has not.
+        unexpected: Vec<String>,
+    },
+    /// Weights for other classes.
+    #[error(
+        "the head `{head}` is for {found} classes, expected {expected}; --new-head begins with a new one"
+    )]
+    OtherClasses {
+        /// The layer that makes scores.
+        head: String,
+        /// The classes that the weights are for.
+        found: usize,
+        /// The classes of the network.
+        expected: usize,
+    },
+    /// Weights for images with other channels.
+    #[error("input channels of `{name}` are {found}, expected {expected}")]
+    OtherChannels {
+        /// The tensor.
+        name: String,
+        /// The channels that the weights are for.
+        found: usize,
+        /// The channels of the network.
+        expected: usize,
+    },
+    /// A number of double precision that single precision cannot hold.
+    #[error("`{name}` has the value {value:e}, which is too large for single precision")]
+    TooLarge {
+        /// The tensor.
+        name: String,
+        /// The number.
+        value: f64,
+    },
     /// Two tensors of the model share a name, or one cannot be named.
     #[error("the model's tensors cannot be named: {0}")]
     Names(#[from] WeightsError),
+}
+
+/// The most tensors that a message names of one kind.
+const NAMED: usize = 3;
+
+fn other_tensors(missing: &[String], unexpected: &[String]) -> String {
+    let told = |what: &str, names: &[String]| {
+        let first: Vec<String> = names.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{what}: {}{more}", first.join(", "))
+    };
+    let parts = [("missing", missing), ("not expected", unexpected)];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(what, names)| told(what, names)).collect();
+    parts.join("; ")
 }
 
 /// Checks that there is at least one of each thing.

@@ -54,5 +54,5 @@ pub use resnet::ResNet;
 pub use sequence::{Layer, Sequence};
 pub use sgd::{Sgd, SgdConfig};
 pub use shufflenet::ShuffleNetV2;
-pub use vgg::Vgg16;
+pub use vgg::{Vgg16, Vgg16Bn};
 pub use zoo::{Cost, Model, ModelSpec, Origin};

@@ -14,10 +14,12 @@ const SCALAR_COUNTER: &str = "num_batches_tracked";
 
 /// All tensors of a module: parameters, statistics and counters.
 pub fn export<M: Module>(module: &M) -> Result<Weights, WeightsError> {
-    let mut reader = Reader::default();
-    // Burn's own batch norm keeps updates pending; a validation copy has them applied.
-    module.valid().visit(&mut reader);
-    reader.outcome.map(|()| reader.weights)
+    Reader::default().read(module)
+}
+
+/// The parameters of a module, without statistics and counters.
+pub fn export_parameters<M: Module>(module: &M) -> Result<Weights, WeightsError> {
+    Reader { only: Some(Role::Parameter), ..Reader::default() }.read(module)
 }
 
 /// The module with all of its tensors replaced.
@@ -32,7 +34,7 @@ pub fn load<M: Module>(module: &M, weights: &Weights) -> Result<M, WeightsError>
 ///
 /// `weights` holds all parameters and nothing else, or nothing is loaded.
 pub fn load_parameters<M: Module>(module: &M, weights: &Weights) -> Result<M, WeightsError> {
-    export(module)?.only(Role::Parameter).ensure_same_layout(weights)?;
+    export_parameters(module)?.ensure_same_layout(weights)?;
     Ok(replace(module, weights))
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct Found {
     pub name: String,
     pub id: ParamId,
     pub role: Role,
+    pub elements: usize,
 }
 
 /// The tensors of a module, in the order of its fields.
@@ -88,17 +91,29 @@ fn is_enum(container: &str) -> bool {
 
 struct Reader {
     path: Path,
+    /// The role that is read; without, all are.
+    only: Option<Role>,
     weights: Weights,
     outcome: Result<(), WeightsError>,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { path: Path::default(), weights: Weights::new(), outcome: Ok(()) }
+        Self { path: Path::default(), only: None, weights: Weights::new(), outcome: Ok(()) }
     }
 }
 
 impl Reader {
+    fn read<M: Module>(mut self, module: &M) -> Result<Weights, WeightsError> {
+        // Burn's own batch norm keeps updates pending; a validation copy has them applied.
+        module.valid().visit(&mut self);
+        self.outcome.map(|()| self.weights)
+    }
+
+    fn wants(&self, value_type: ValueType) -> bool {
+        self.only.is_none_or(|role| role == Role::infer(&self.path.name(), value_type))
+    }
+
     fn take(&mut self, shape: Vec<usize>, values: Values) {
         let name = self.path.name();
         let is_scalar = name.rsplit('.').next() == Some(SCALAR_COUNTER) && shape == [1];
@@ -122,17 +137,26 @@ impl ModuleVisitor for Reader {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !self.wants(ValueType::F32) {
+            return;
+        }
         let data = param.base().into_data();
         let values = match data.dtype() {
             DType::F64 => Values::F64(data.iter().collect()),
             DType::F16 => Values::F16(data.iter().collect()),
             DType::BF16 => Values::BF16(data.iter().collect()),
-            _ => Values::F32(data.iter().collect()),
+            // All at once where that is the type already: the values may be hundreds of millions.
+            _ => {
+                Values::F32(data.as_slice().map_or_else(|_| data.iter().collect(), <[f32]>::to_vec))
+            }
         };
         self.take(data.shape().to_vec(), values);
     }
 
     fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        if !self.wants(ValueType::I64) {
+            return;
+        }
         let data = param.base().into_data();
         self.take(data.shape().to_vec(), Values::I64(data.iter().collect()));
     }
@@ -147,10 +171,10 @@ struct Finder {
 }
 
 impl Finder {
-    fn take(&mut self, id: ParamId, value_type: ValueType) {
+    fn take(&mut self, id: ParamId, value_type: ValueType, elements: usize) {
         let name = self.path.name();
         let role = Role::infer(&name, value_type);
-        self.found.push(Found { name, id, role });
+        self.found.push(Found { name, id, role, elements });
     }
 }
 
@@ -165,11 +189,11 @@ impl ModuleVisitor for Finder {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.autodiff |= param.base().is_autodiff();
-        self.take(param.id, ValueType::F32);
+        self.take(param.id, ValueType::F32, param.base().shape().num_elements());
     }
 
     fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
-        self.take(param.id, ValueType::I64);
+        self.take(param.id, ValueType::I64, param.base().shape().num_elements());
     }
 }
 

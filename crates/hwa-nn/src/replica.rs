@@ -5,11 +5,11 @@
 //! Nothing here is global: Burn's CPU backend uses the rayon pool of the thread
 //! that calls it, so each replica's thread brings a pool of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use burn::module::ParamId;
+use burn::module::{ModuleMapper, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
-use hwa_core::{Role, Weights};
+use hwa_core::{Role, Weights, WeightsError};
 use hwa_data::{Batch, DataError, ImageShape};
 use hwa_kernels::Precision;
 use hwa_kernels::simd::Level;
@@ -81,8 +81,7 @@ impl<N: Network> BurnReplica<N> {
         let mut tensors = names::tensors(&network);
         ensure_distinct(&tensors)?;
         ensure_own_statistics(&tensors)?;
-        // Names that cannot be exported are better found now than at the first checkpoint.
-        names::export(&network)?;
+        ensure_named_once(&tensors)?;
         tensors.retain(|tensor| tensor.role == Role::Statistic);
         Ok(Self {
             network: network.train(),
@@ -170,6 +169,13 @@ impl<N: Network> BurnReplica<N> {
         Ok(scores)
     }
 
+    /// The network, for what gives it back changed. Nothing else holds its tensors then, so
+    /// that they can be changed where they are.
+    fn take_network(&mut self) -> N {
+        let hollow = self.network.clone().map(&mut Hollow);
+        std::mem::replace(&mut self.network, hollow)
+    }
+
     fn pass(&self, mode: Mode) -> Pass {
         let pass = Pass::new(mode).with_precision(self.precision);
         if self.standard { pass.on_standard_operations() } else { pass }
@@ -185,7 +191,7 @@ impl<N: Network> BurnReplica<N> {
 
 impl<N: Network> Replica for BurnReplica<N> {
     fn weights(&self) -> Result<Weights, ReplicaError> {
-        Ok(names::export(&self.network)?.only(Role::Parameter))
+        Ok(names::export_parameters(&self.network)?)
     }
 
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
@@ -204,7 +210,8 @@ impl<N: Network> Replica for BurnReplica<N> {
             return Err(ReplicaError::Framework { operation: "the backward pass", reason });
         }
         let gradients = loss.backward();
-        let network = self.sgd.step(self.network.clone(), gradients, at.rate);
+        let network = self.take_network();
+        let network = self.sgd.step(network, gradients, at.rate);
         self.network = pass.move_statistics(network);
         Ok(StepStats { loss: loss.into_scalar::<f64>() })
     }
@@ -276,6 +283,18 @@ impl<N: Network> Replica for BurnReplica<N> {
     }
 }
 
+/// Puts one zero, seen everywhere, in the place of every tensor.
+struct Hollow;
+
+impl ModuleMapper for Hollow {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|old| {
+            let (shape, device) = (old.shape(), old.device());
+            Tensor::<D>::zeros([1; D], (&device, old.dtype())).expand(shape)
+        })
+    }
+}
+
 fn not_re_estimated(reason: String) -> ReplicaError {
     ReplicaError::Framework { operation: "re-estimation of batch-norm statistics", reason }
 }
@@ -302,6 +321,15 @@ fn ensure_distinct(tensors: &[Found]) -> Result<(), NnError> {
         }
     }
     Ok(())
+}
+
+/// Names that cannot be exported are better found now than at the first checkpoint.
+fn ensure_named_once(tensors: &[Found]) -> Result<(), WeightsError> {
+    let mut names = HashSet::new();
+    match tensors.iter().find(|tensor| !names.insert(&tensor.name)) {
+        Some(tensor) => Err(WeightsError::Duplicate { name: tensor.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// This crate's batch norm counts its batches, Burn's does not.

@@ -49,7 +49,7 @@ impl Sgd {
     /// The momentum of every parameter of the module, under its name.
     pub fn momentum<M: Module>(&self, module: &M) -> Result<Weights, WeightsError> {
         let shown = module.valid().map(&mut Show { momentum: &self.momentum });
-        Ok(names::export(&shown)?.only(Role::Parameter))
+        names::export_parameters(&shown)
     }
 
     /// Takes over the momentum of every parameter of the module, or nothing.

@@ -24,8 +24,8 @@ use hwa_kernels::simd::Level;
 use hwa_nn::layers::{BatchNorm, Conv2d, Conv2dShape, Draw, Linear};
 use hwa_nn::ops::{self, Activation, Convolution};
 use hwa_nn::{
-    BurnReplica, Features, Init, Mode, Model, ModelSpec, Network, Origin, Pass, Precision, Sgd,
-    SgdConfig, Task, names,
+    BurnReplica, Features, Init, Mode, Model, ModelSpec, Network, Pass, Precision, Sgd, SgdConfig,
+    Task, names,
 };
 use hwa_train::Replica;
 use noise::{IMAGES, at, batch, fill, noise, noise_f32, values};
@@ -98,13 +98,14 @@ fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// A network of the zoo for square images, with the script's weights.
+/// A network of the zoo for square images, with the script's weights and without dropout, as
+/// there.
 fn filled(name: &str, size: usize, shifts: [f64; 2]) -> BurnReplica<Model> {
     let images = ImageShape { height: size, width: size, channels: 3 };
     let task = Task { images, classes: 10 };
     let spec: ModelSpec = name.parse().unwrap();
-    let network = spec.network(task, Origin { seed: 1, replica: 0 }).unwrap();
-    let mut replica = BurnReplica::new(network, task, PLAIN).unwrap();
+    let network = spec.blank(task).unwrap();
+    let mut replica = BurnReplica::new(network, task, PLAIN).unwrap().without_dropout();
     replica.load(&fill(&replica.weights().unwrap(), shifts)).unwrap();
     replica
 }
@@ -740,7 +741,7 @@ fn a_vgg16_is_pytorchs() {
 }
 
 #[test]
-fn a_mobilenet_v2_is_torchvisions_without_dropout() {
+fn a_mobilenet_v2_for_small_images_is_torchvisions_with_two_strides_less() {
     check_network("mobilenet_v2_cifar");
 }
 

@@ -15,8 +15,8 @@ use hwa_data::ImageShape;
 use hwa_nn::layers::{Conv2dShape, Draw};
 use hwa_nn::ops::{self, Convolution};
 use hwa_nn::{
-    BurnReplica, Features, Init, Layer, Mode, Model, ModelSpec, Network, Origin, Pass, Precision,
-    Sequence, SgdConfig, Task, Windows, names,
+    BurnReplica, Features, Init, Layer, Mode, Model, ModelSpec, Network, Pass, Precision, Sequence,
+    SgdConfig, Task, Windows, names,
 };
 use hwa_train::Replica;
 use noise::{IMAGES, at, batch, fill, noise_f32, values};
@@ -262,8 +262,7 @@ fn check_network(name: &str) {
     let task = Task { images: shape, classes: 10 };
     let replica = || {
         let spec: ModelSpec = name.parse().unwrap();
-        let network = spec.network(task, Origin { seed: 1, replica: 0 }).unwrap();
-        let mut replica = BurnReplica::new(network, task, SGD).unwrap();
+        let mut replica = BurnReplica::new(spec.blank(task).unwrap(), task, SGD).unwrap();
         replica.load(&fill(&replica.weights().unwrap(), shifts)).unwrap();
         replica
     };

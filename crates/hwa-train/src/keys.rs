@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use hwa_core::spelling::distance;
+
 use crate::experiment::Experiment;
 use crate::parse::{ExperimentError, flatten};
 
@@ -104,22 +106,6 @@ fn nearest(key: &str) -> Option<String> {
 
 fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
-}
-
-/// How many characters have to be put in, left out or replaced (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -181,8 +181,8 @@ pub(crate) struct Recalibrate {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  hwa models --data cifar10 --json")]
 pub(crate) struct Models {
-    /// Count for this data set's images and classes; by default for 100 classes and images of
-    /// each network's usual size
+    /// Count for this data set's images and classes; by default for those that each network was
+    /// made for, CIFAR-100's or ImageNet's
     #[arg(long)]
     pub(crate) data: Option<String>,
     /// Print JSON
@@ -276,7 +276,7 @@ pub(crate) struct BenchStep {
     /// Classes
     #[arg(long, default_value = "100")]
     pub(crate) classes: NonZeroUsize,
-    /// Height and width of an image; by default the network's usual size, see `hwa models`
+    /// Height and width of an image; by default 32 for networks for CIFAR, 64 for larger ones
     #[arg(long)]
     pub(crate) size: Option<NonZeroUsize>,
     /// Steps before the clock starts
@@ -313,7 +313,7 @@ pub(crate) struct BenchRecalibrate {
     /// Classes
     #[arg(long, default_value = "100")]
     pub(crate) classes: NonZeroUsize,
-    /// Height and width of an image; by default the network's usual size, see `hwa models`
+    /// Height and width of an image; by default 32 for networks for CIFAR, 64 for larger ones
     #[arg(long)]
     pub(crate) size: Option<NonZeroUsize>,
     /// Print JSON: images_per_second, threads, peak_rss_mb

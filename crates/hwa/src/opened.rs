@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
-use hwa_nn::{ModelSpec, Origin, Precision, SgdConfig, Task};
+use hwa_nn::{BurnReplica, ModelSpec, Precision, SgdConfig, Task};
 use hwa_store::{Metadata, read_tensors, read_to_string};
 use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
@@ -73,7 +73,7 @@ impl Opened {
     pub(crate) fn blank(&self, task: Task) -> Result<Box<dyn Replica>, Failure> {
         let spec: ModelSpec = self.model.parse()?;
         let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
-        let replica = spec.build(task, Origin { seed: 0, replica: 0 }, config)?;
+        let replica = BurnReplica::new(spec.blank(task)?, task, config)?;
         Ok(Box::new(replica.with_precision(precision(self.convolution))))
     }
 

@@ -582,7 +582,8 @@ fn lists_and_benchmarks_speak_json() {
     assert_eq!(resnet20["parameters"], 269_722);
     let usual = parse(&["models", "--json"]);
     let resnet18 = usual.as_array().unwrap().iter().find(|m| m["name"] == "resnet18").unwrap();
-    assert_eq!(resnet18["input"], serde_json::json!([64, 64, 3]));
+    assert_eq!(resnet18["input"], serde_json::json!([224, 224, 3]));
+    assert_eq!((&resnet18["classes"], &resnet20["classes"]), (&1000.into(), &10.into()));
     let sets = parse(&["data", "list", "--json"]);
     let cifar100 = sets.as_array().unwrap().iter().find(|d| d["name"] == "cifar100").unwrap();
     assert_eq!(cifar100["train_examples"], 45_000);

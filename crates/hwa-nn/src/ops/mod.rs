@@ -29,7 +29,9 @@ pub struct Convolution {
 
 /// `x * weight^T + bias` for `[N, I]` and weights `[O, I]`, as PyTorch stores them.
 pub fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
-    let y = x.matmul(weight.transpose());
+    // Weights first: so their gradient comes out as they are laid out, and a hundred million
+    // of them need not be transposed.
+    let y = weight.matmul(x.transpose()).transpose();
     match bias {
         Some(bias) => y + bias.unsqueeze(),
         None => y,

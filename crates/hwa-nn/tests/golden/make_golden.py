@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).parent
 CLASSES = 10
 IMAGES = 1000  # the stream of the images; those of the weights count from 0
 PROJECTIONS = 4  # signed sums stored per gradient
+LARGE = 10**7  # elements; one signed sum over more is enough
 
 
 def noise(stream, count):
@@ -92,7 +93,7 @@ class Vgg16(nn.Module):
 
 
 def mobilenet_v2_cifar(classes):
-    """torchvision's, with two strides less for images of 32 x 32, and without dropout."""
+    """torchvision's, with two strides less for images of 32 x 32; dropout has masks of its own."""
     net = torchvision.models.mobilenet_v2(num_classes=classes, dropout=0.0)
     net.features[0][0].stride = (1, 1)
     net.features[2].conv[1][0].stride = (1, 1)
@@ -378,6 +379,9 @@ NETWORKS = {
     "mobilenet_v2_cifar": (lambda: mobilenet_v2_cifar(CLASSES), (1.5, 1.5), 4, 16, 200, 24),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
     "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100, 24),
+    "vgg16_bn": (lambda: torchvision.models.vgg16_bn(num_classes=CLASSES, dropout=0.0, init_weights=False),
+                 (-1.5, 1.5), 3, 64, 40, 24),
+    "mobilenet_v2": (lambda: torchvision.models.mobilenet_v2(num_classes=CLASSES, dropout=0.0), (1.5, 1.5), 4, 64, 200, 24),
     "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
 }
 
@@ -397,11 +401,15 @@ def gradient(name, grads, grads_32, count):
         # The bias of a convolution before a batch norm, which takes it away again: its gradient
         # is zero but for rounding, and that is measured by the gradient of the weights.
         largest, norm = weight, weight * g.numel() ** 0.5
-    signs = [torch.from_numpy(np.sign(noise(2000 + i, g.numel()) + 1e-9)) for i in range(PROJECTIONS)]
+    projections, errors = [], []
+    for i in range(PROJECTIONS if g.numel() < LARGE else 1):
+        signs = torch.from_numpy(np.sign(noise(2000 + i, g.numel()) + 1e-9))
+        projections.append((signs * g).sum())
+        errors.append((signs * (found - g)).sum().abs() / norm)
     return {"largest": largest, "norm": norm, "samples": short(sampled(g, count)),
-            "projections": short(torch.stack([(s * g).sum() for s in signs])),
+            "projections": short(torch.stack(projections)),
             "torch_error": (sampled(found - g, count).abs().max() / largest).item(),
-            "torch_projection_errors": short(torch.stack([(s * (found - g)).sum().abs() / norm for s in signs]))}
+            "torch_projection_errors": short(torch.stack(errors))}
 
 
 def network(name):

@@ -236,10 +236,11 @@ struct Asked {
 impl Asked {
     fn network(&self) -> Result<ModelSpec, Failure> {
         self.experiment.model.name.parse().map_err(|error| match error {
-            NnError::UnknownModel { name, known } => {
+            NnError::UnknownModel { name, near, known } => {
                 let known =
                     format!("{known}, or resnet<d> for any depth d = 6n + 2 but 50 and 152");
-                self.wrong("model.name", format!("must be one of {known}, found {name:?}"))
+                let meant = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+                self.wrong("model.name", format!("must be one of {known}, found {name:?}{meant}"))
             }
             other => other.into(),
         })

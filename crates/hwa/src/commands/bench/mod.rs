@@ -14,9 +14,15 @@ pub(crate) use loader::run as loader;
 pub(crate) use recalibrate::run as recalibrate;
 pub(crate) use step::run as step;
 
-/// Colour images of this size, or of the network's usual size, in so many classes.
+/// The largest height and width of images unless asked for: at 224 a step of some networks
+/// takes a minute.
+const LARGEST: usize = 64;
+
+/// Colour images of this size, or of the size that the network was made for but at most
+/// [`LARGEST`], in so many classes.
 fn task(spec: ModelSpec, size: Option<NonZeroUsize>, classes: NonZeroUsize) -> Task {
-    let side = size.map_or(spec.usual_size(), NonZeroUsize::get);
+    let usual = spec.usual_task().images.height.min(LARGEST);
+    let side = size.map_or(usual, NonZeroUsize::get);
     let images = ImageShape { height: side, width: side, channels: 3 };
     Task { images, classes: classes.get() }
 }

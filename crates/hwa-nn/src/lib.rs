@@ -13,11 +13,13 @@
 //! sgd       PyTorch's SGD
 //! replica   Network + Sgd = BurnReplica: hwa_train::Replica
 //! zoo       models by name
+//! adapt     weights of other programs, made fit for a network
 //! ```
 //!
 //! A module of one's own becomes a replica by its forward pass:
 //! `impl Network for MyModule`, then [`BurnReplica::new`].
 
+mod adapt;
 mod arithmetic;
 mod dropout;
 mod error;
@@ -40,6 +42,7 @@ mod shufflenet;
 mod vgg;
 mod zoo;
 
+pub use adapt::{Adapted, Head, adapt};
 pub use arithmetic::arithmetic;
 pub use error::NnError;
 pub use features::{Features, Windows};

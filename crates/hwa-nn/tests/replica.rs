@@ -144,6 +144,26 @@ fn a_restored_replica_goes_on_bit_for_bit() {
 }
 
 #[test]
+fn a_replica_built_from_weights_has_them_and_no_momentum() {
+    let mut trained = resnet8(0);
+    train(&mut trained, 0..2);
+    let spec: ModelSpec = "resnet8".parse().unwrap();
+    let (whole, parameters) = (trained.state().unwrap().weights, trained.weights().unwrap());
+    let built = spec.build_from(TASK, &whole, SGD).unwrap().state().unwrap();
+    assert_eq!(bits(&built.weights), bits(&whole));
+    let zero = |(_, tensor): (&str, &hwa_core::Tensor)| *tensor == tensor.zeros_like();
+    assert!(built.momentum.iter().all(zero));
+    // Parameters alone come with the statistics of a model that has seen nothing.
+    let built = spec.build_from(TASK, &parameters, SGD).unwrap();
+    assert_eq!(bits(&built.weights().unwrap()), bits(&parameters));
+    let (found, new) = (built.state().unwrap().weights, resnet8(0).state().unwrap().weights);
+    assert_eq!(bits(&found.only(Role::Statistic)), bits(&new.only(Role::Statistic)));
+    let error = spec.build_from(Task { classes: 3, ..TASK }, &whole, SGD).unwrap_err();
+    let expected = "the weights do not fit the network: `linear.bias` has shape [10], expected [3]";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
 fn evaluation_moves_nothing() {
     let mut replica = resnet8(0);
     train(&mut replica, 0..2);

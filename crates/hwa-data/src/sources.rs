@@ -190,6 +190,7 @@ impl CatalogueEntry {
                 let usual = self.validation_examples.unwrap_or(train.len().div_ceil(10));
                 train.hold_out(count.unwrap_or(usual), seed, Part::Validation)?
             }
+            (Some(_), Some(0)) => (train.with_sorted(Vec::new()), train),
             (Some(own), Some(count)) if count != own.len() => {
                 let own = own.len();
                 let reason = format!("is {count}, but the folder has {own} validation images");

@@ -48,6 +48,7 @@ Examples:
   hwa train                                     some seconds on the built-in digits
   hwa train --set method=sgd --set seed=2       the same data, plain SGD
   hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
+  hwa train mine.toml --weights resnet18.pth --new-head   fine-tune
   hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash
 
 Every key of an experiment, with its default: docs/experiment.md in the repository.
@@ -62,6 +63,12 @@ pub(crate) struct Train {
     /// The folder of the data set (the same as --set data.dir=DIR)
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Begin with the weights in this file, of safetensors or PyTorch (model.weights)
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Draw the last layer anew: for other classes than the file's (model.new_head)
+    #[arg(long, requires = "weights")]
+    pub(crate) new_head: bool,
     /// The run directory; by default a new one under runs/
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
@@ -88,7 +95,7 @@ pub(crate) struct Subject {
     /// The network, see `hwa models`
     #[arg(long, required_unless_present = "run")]
     pub(crate) model: Option<String>,
-    /// A safetensors file with PyTorch's names; by default the run's best weights
+    /// A file of safetensors or PyTorch (.pt); by default the run's best weights
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     pub(crate) weights: Option<PathBuf>,
     /// The data set, see `hwa data list`

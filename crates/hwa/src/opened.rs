@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
-use hwa_nn::{BurnReplica, ModelSpec, Precision, SgdConfig, Task};
-use hwa_store::{Metadata, read_tensors, read_to_string};
+use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, Origin, Precision, SgdConfig, Task};
+use hwa_store::{Checkpoint, Metadata, read_checkpoint, read_to_string};
 use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
@@ -77,6 +77,13 @@ impl Opened {
         Ok(Box::new(replica.with_precision(precision(self.convolution))))
     }
 
+    /// Reads the weights.
+    pub(crate) fn weights(&self, task: Task) -> Result<(Weights, Metadata), Failure> {
+        let spec: ModelSpec = self.model.parse()?;
+        let (adapted, metadata) = read_weights(&self.weights, spec, task, Head::Kept)?;
+        Ok((adapted.weights, metadata))
+    }
+
     /// Opens the data set.
     pub(crate) fn source(&self, options: &OpenOptions) -> Result<Source, Failure> {
         Ok(hwa_data::open(&self.data, self.data_dir.as_deref(), options)?)
@@ -106,9 +113,21 @@ pub(crate) fn precision(convolution: Convolution) -> Precision {
     }
 }
 
-/// Reads weights from a file.
-pub(crate) fn weights(path: &Path) -> Result<(Weights, Metadata), Failure> {
-    Ok(read_tensors(path)?)
+/// Reads weights from a file and makes them fit a network, together with what the file says
+/// about them.
+pub(crate) fn read_weights(
+    path: &Path,
+    spec: ModelSpec,
+    task: Task,
+    head: Head,
+) -> Result<(Adapted, Metadata), Failure> {
+    let Checkpoint { weights, metadata, .. } = read_checkpoint(path)?;
+    let adapted = spec.adapt(weights, task, Origin { seed: 0, replica: 0 }, head);
+    let adapted = adapted.map_err(|error| {
+        let place = format!("{} as {spec}", path.display());
+        Failure::Run(anyhow::Error::new(error).context(place))
+    })?;
+    Ok((adapted, metadata))
 }
 
 /// Whether the file holds a complete model, or parameters alone.

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
+use hwa_core::Weights;
 use hwa_data::{DataError, OpenOptions, Source};
-use hwa_nn::{ModelSpec, NnError, Origin, SgdConfig};
+use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    Event, Experiment, ExperimentError, Identity, Interrupt, Method, Outcome, ReplicaError, Run,
-    SealedTest, Settings, Started, TrainError,
+    Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model, Outcome, Replica,
+    ReplicaError, Run, SealedTest, Settings, Started, State, TrainError,
 };
 use serde_json::Value;
 
@@ -65,6 +66,8 @@ struct Planned {
     settings: Settings,
     source: Source,
     spec: ModelSpec,
+    /// What the models begin with, if it is not drawn.
+    initial: Option<Weights>,
 }
 
 impl Planned {
@@ -74,11 +77,15 @@ impl Planned {
         let source = asked.open()?;
         // A network that cannot be built for such images is better found now than by its thread.
         spec.cost(opened::task(&source))?;
+        let initial = match &arguments.resume {
+            Some(run) if has_state(run) => None,
+            _ => asked.initial_weights(spec, opened::task(&source))?,
+        };
         let settings = asked.experiment.settings(source.splits.train.len());
         let settings = settings.map_err(|error| asked.located(error))?;
         let Asked { mut experiment, folder, .. } = asked;
         experiment.data.validation = Some(source.splits.validation.len());
-        Ok(Self { experiment: experiment.resolved(), folder, settings, source, spec })
+        Ok(Self { experiment: experiment.resolved(), folder, settings, source, spec, initial })
     }
 
     /// A new run directory with the resolved experiment in it.
@@ -119,19 +126,7 @@ impl Planned {
             validation: splits.validation.clone(),
             test: SealedTest::new(splits.test.clone()),
             transform: self.source.transform.clone(),
-            build: &|init| {
-                let (seed, optimizer) = (self.experiment.seed, &self.experiment.optimizer);
-                let (momentum, weight_decay) = (optimizer.momentum, optimizer.weight_decay);
-                let config = SgdConfig { momentum, weight_decay };
-                let origin = Origin { seed, replica: init };
-                let built = self.spec.build(opened::task(&self.source), origin, config);
-                let replica = built.map_err(|error| ReplicaError::Framework {
-                    operation: "building the network",
-                    reason: error.to_string(),
-                })?;
-                let precision = opened::precision(self.experiment.model.convolution);
-                Ok(Box::new(replica.with_precision(precision)))
-            },
+            build: &|init| self.build(init),
             dir,
             identity: Identity {
                 experiment: identity(&self.experiment)?,
@@ -146,6 +141,27 @@ impl Planned {
             self.record_environment(&run).map_err(|error| explained(error, &run))?;
         }
         run.train().map_err(|error| explained(error, &run))
+    }
+
+    /// A model with initial weights: drawn, or those of a file.
+    fn build(&self, init: u32) -> Result<Box<dyn Replica>, ReplicaError> {
+        let (seed, optimizer) = (self.experiment.seed, &self.experiment.optimizer);
+        let (momentum, weight_decay) = (optimizer.momentum, optimizer.weight_decay);
+        let config = SgdConfig { momentum, weight_decay };
+        let (task, origin) = (opened::task(&self.source), Origin { seed, replica: init });
+        let failed = |error: NnError| ReplicaError::Framework {
+            operation: "building the network",
+            reason: error.to_string(),
+        };
+        let replica = self.spec.build(task, origin, config).map_err(failed)?;
+        let precision = opened::precision(self.experiment.model.convolution);
+        let mut replica = replica.with_precision(precision);
+        if let Some(initial) = &self.initial {
+            let head = head(&self.experiment.model);
+            let adapted = self.spec.adapt(initial.clone(), task, origin, head).map_err(failed)?;
+            begin_with(&mut replica, adapted.weights)?;
+        }
+        Ok(Box::new(replica))
     }
 
     /// A record that cannot be kept is no reason not to train.
@@ -233,7 +249,45 @@ struct Asked {
     sets: Vec<String>,
 }
 
+/// Whether the last layer is that of a file or drawn anew.
+fn head(model: &Model) -> Head {
+    if model.new_head { Head::Fresh } else { Head::Kept }
+}
+
+/// Loads a complete model, or parameters alone; momentum begins at zero either way.
+fn begin_with(replica: &mut dyn Replica, weights: Weights) -> Result<(), ReplicaError> {
+    if !opened::is_complete(&weights) {
+        return replica.load(&weights);
+    }
+    let momentum = replica.momentum()?;
+    replica.restore(&State { weights, momentum })
+}
+
+/// Whether a run has a state, and no need of what it began with.
+fn has_state(run: &Path) -> bool {
+    std::fs::read_dir(run.join("state")).is_ok_and(|mut states| states.next().is_some())
+}
+
 impl Asked {
+    /// The weights of the file that the experiment names, as they are in it; that they fit
+    /// the network is found out now.
+    fn initial_weights(&self, spec: ModelSpec, task: Task) -> Result<Option<Weights>, Failure> {
+        let model = &self.experiment.model;
+        let Some(path) = &model.weights else {
+            return match model.new_head {
+                true => Err(self.wrong("model.new_head", "needs `model.weights`")),
+                false => Ok(None),
+            };
+        };
+        let (adapted, _) = opened::read_weights(path, spec, task, head(model))?;
+        let fresh = match adapted.fresh.as_slice() {
+            [] => String::new(),
+            fresh => format!("; drawn anew: {}", fresh.join(", ")),
+        };
+        tell(format_args!("beginning with {}{fresh}", path.display()));
+        Ok(Some(adapted.weights))
+    }
+
     fn network(&self) -> Result<ModelSpec, Failure> {
         self.experiment.model.name.parse().map_err(|error| match error {
             NnError::UnknownModel { name, near, known } => {
@@ -290,6 +344,12 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     if let Some(dir) = &arguments.data_dir {
         sets.push(format!("data.dir={}", toml_string(dir)));
     }
+    if let Some(file) = &arguments.weights {
+        sets.push(format!("model.weights={}", toml_string(file)));
+    }
+    if arguments.new_head {
+        sets.push("model.new_head=true".to_owned());
+    }
     let (text, path) = match (&arguments.experiment, &arguments.resume) {
         (Some(file), _) => {
             (read_to_string(file).map_err(|e| Failure::Usage(e.into()))?, file.clone())
@@ -312,10 +372,11 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         experiment.data.dir = experiment.data.dir.or(stored.data.dir);
     }
     // A run can be resumed from another folder.
-    if let Some(dir) = &mut experiment.data.dir
-        && let Ok(absolute) = std::path::absolute(&*dir)
-    {
-        *dir = absolute;
+    let Experiment { data, model, .. } = &mut experiment;
+    for path in [&mut data.dir, &mut model.weights].into_iter().flatten() {
+        if let Ok(absolute) = std::path::absolute(&*path) {
+            *path = absolute;
+        }
     }
     Ok(Asked { experiment, folder, text, path, sets })
 }

@@ -1,0 +1,179 @@
+//! Folders of images, and weights that others trained, as a user meets them.
+#![allow(clippy::unwrap_used)] // it is a test
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn hwa(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_str(text(&output.stdout).trim()).unwrap()
+}
+
+/// The message of a command that failed with this code.
+fn refused(output: &Output, code: i32) -> String {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    message
+}
+
+/// A photograph of 12 x 12 with a bright stripe, as a BMP.
+fn photograph(stripe: usize, noise: usize) -> Vec<u8> {
+    const SIDE: usize = 12;
+    let mut bytes = Vec::from(*b"BM");
+    for value in [54 + 3 * SIDE * SIDE, 0, 54, 40, SIDE, SIDE] {
+        bytes.extend((value as u32).to_le_bytes());
+    }
+    bytes.extend([1, 0, 24, 0]);
+    for value in [0, 3 * SIDE * SIDE, 0, 0, 0, 0] {
+        bytes.extend((value as u32).to_le_bytes());
+    }
+    for y in 0..SIDE {
+        for x in 0..SIDE {
+            let light: u8 = if y / 4 == stripe { 220 } else { 30 };
+            bytes.extend([light, light, light + (x * noise % 30) as u8]);
+        }
+    }
+    bytes
+}
+
+/// A folder with so many classes, told apart by where the stripe is.
+fn photographs(dir: &Path, classes: usize, images: usize) {
+    for class in 0..classes {
+        let folder = dir.join(format!("stripe {class}"));
+        fs::create_dir_all(&folder).unwrap();
+        for image in 0..images {
+            fs::write(folder.join(format!("{image:02}.bmp")), photograph(class, image)).unwrap();
+        }
+    }
+}
+
+/// Trains for a moment on a folder.
+fn train(dir: &Path, run: &Path) -> Command {
+    let mut command = hwa(&["train", "--json", "--data-dir"]);
+    command.arg(dir).arg("--out").arg(run);
+    for set in [
+        "data.dataset=folder",
+        "data.size=8",
+        "optimizer.batch=8",
+        "schedule.epochs=2",
+        "hwa.window_length=1",
+        "optimizer.rate=0.05",
+    ] {
+        command.args(["--set", set]);
+    }
+    command
+}
+
+#[test]
+fn a_backbone_is_fine_tuned_on_other_classes() {
+    let here = tempfile::tempdir().unwrap();
+    let (three, two) = (here.path().join("three"), here.path().join("two"));
+    photographs(&three, 3, 10);
+    photographs(&two, 2, 10);
+    let run = |name: &str| here.path().join(name);
+    json(&train(&three, &run("first")).output().unwrap());
+    let weights = run("first").join("best.safetensors");
+
+    let begun = |name: &str, more: &[&str]| {
+        let mut command = train(&two, &run(name));
+        command.arg("--weights").arg(&weights).args(more).output().unwrap()
+    };
+    let message = refused(&begun("kept", &[]), 1);
+    assert!(message.contains("linear.weight") && message.contains("--new-head"), "{message}");
+    assert!(!run("kept").exists(), "nothing is created for a run that cannot begin");
+
+    let tuned = begun("tuned", &["--new-head"]);
+    let message = text(&tuned.stderr);
+    assert!(message.contains("drawn anew: linear.bias, linear.weight"), "{message}");
+    assert!(json(&tuned)["test"]["hwa"].as_f64().unwrap() >= 0.0);
+    let kept = fs::read_to_string(run("tuned").join("experiment.toml")).unwrap();
+    assert!(kept.contains("new_head = true") && kept.contains("best.safetensors"), "{kept}");
+
+    // What it began with is not needed any more once it has a state.
+    fs::remove_file(&weights).unwrap();
+    let resumed = hwa(&["train", "--json", "--resume"]).arg(run("tuned")).output().unwrap();
+    assert_eq!(json(&resumed)["test"]["hwa"], json(&tuned)["test"]["hwa"]);
+}
+
+#[test]
+fn a_new_head_needs_weights() {
+    let message = refused(&hwa(&["train", "--new-head"]).output().unwrap(), 2);
+    assert!(message.contains("--weights"), "{message}");
+    let set = ["train", "--set", "model.new_head=true"];
+    let message = refused(&hwa(&set).output().unwrap(), 2);
+    assert!(message.contains("`model.new_head` needs `model.weights`"), "{message}");
+}
+
+#[test]
+fn bad_images_are_left_out_and_counted_or_end_the_run() {
+    let here = tempfile::tempdir().unwrap();
+    let dir = here.path().join("images");
+    photographs(&dir, 2, 15);
+    fs::write(dir.join("stripe 0/bad.jpg"), "<html>404</html>").unwrap();
+    fs::write(dir.join("stripe 1/empty.png"), "").unwrap();
+    fs::write(dir.join("stripe 1/Thumbs.db"), "no image").unwrap();
+
+    let run = here.path().join("skip");
+    let output = train(&dir, &run).output().unwrap();
+    let message = text(&output.stderr);
+    let result = json(&output);
+    // The split decides which of them were looked at; all are in one of its parts.
+    let count = result["unreadable_images"].as_u64().unwrap();
+    assert_eq!(count, 2, "{message}");
+    assert!(message.contains("2 images could not be read: `"), "{message}");
+
+    let run = here.path().join("fail");
+    let output = train(&dir, &run).args(["--set", "data.on_bad_image=fail"]).output().unwrap();
+    let message = refused(&output, 1);
+    assert!(message.contains("bad.jpg`: not a picture") || message.contains("empty.png"));
+
+    let check = ["data", "check", "folder", "--data-dir", dir.to_str().unwrap()];
+    let output = hwa(&check).output().unwrap();
+    let message = refused(&output, 1);
+    assert!(message.contains("folder: 2 images cannot be read"), "{message}");
+    let report = text(&output.stdout);
+    assert!(report.contains("bad.jpg: not a picture but a page of HTML"), "{report}");
+    assert!(report.contains("1 other files, which are not images"), "{report}");
+    let row = |line: &&str| line.starts_with("stripe 0");
+    assert_eq!(report.lines().find(row).unwrap().split_whitespace().count(), 5, "{report}");
+}
+
+#[test]
+fn what_cannot_be_fetched_says_why() {
+    for (name, expected) in [
+        ("digits", "part of the program"),
+        ("folder", "--data-dir"),
+        ("imagenet", "https://image-net.org/download.php"),
+        ("cifar11", "cifar10"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = hwa(&["data", "fetch", name, "--data-dir"]).arg(dir.path()).output().unwrap();
+        let message = refused(&output, 2);
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn the_loader_is_measured_by_itself_and_beside_a_network() {
+    let arguments =
+        ["bench", "loader", "--json", "--model", "resnet8", "--images", "64", "--batch", "16"];
+    let result = json(&hwa(&arguments).args(["--steps", "1"]).output().unwrap());
+    for key in ["images_per_second", "step_images_per_second", "loaded_step_images_per_second"] {
+        assert!(result[key].as_f64().unwrap() > 0.0, "{key}: {result}");
+    }
+    assert!(result["cost_percent"].is_number());
+}

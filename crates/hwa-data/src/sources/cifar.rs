@@ -71,6 +71,9 @@ const STATISTICS100: [Channel; 3] = [
     Channel { mean: 0.4409, std: 0.2762 },
 ];
 
+const CLASSES10: [&str; 10] =
+    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+
 /// The files of a variant, and how many records each has.
 #[derive(Debug, Clone)]
 struct Layout {
@@ -140,7 +143,7 @@ fn read(layout: &Layout, dir: Option<&Path>) -> Result<Published, DataError> {
 }
 
 impl Layout {
-    /// What the list in the same folder calls the classes; their numbers without it.
+    /// What the list in the same folder calls the classes. CIFAR-10's are known without it.
     fn class_names(&self, files: &[FoundFile]) -> Vec<String> {
         let folder = files.first().and_then(|file| file.path.parent());
         let text = folder.and_then(|folder| fs::read_to_string(folder.join(self.names)).ok());
@@ -148,7 +151,11 @@ impl Layout {
             let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
             names.map(str::to_owned).collect::<Vec<String>>()
         });
-        names.filter(|names| names.len() == self.classes).unwrap_or(numbered(self.classes))
+        let names = names.filter(|names| names.len() == self.classes);
+        names.unwrap_or_else(|| match self.classes == CLASSES10.len() {
+            true => CLASSES10.map(str::to_owned).to_vec(),
+            false => numbered(self.classes),
+        })
     }
 
     fn read_files(&self, files: &[FoundFile], records: usize) -> Result<Subset, DataError> {

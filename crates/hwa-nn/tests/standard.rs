@@ -347,6 +347,11 @@ fn a_resnet50_is_the_same() {
 }
 
 #[test]
+fn a_large_mobilenet_v2_is_the_same() {
+    check_network("mobilenet_v2");
+}
+
+#[test]
 fn a_shufflenet_v2_is_the_same() {
     check_network("shufflenet_v2_x1_0");
 }

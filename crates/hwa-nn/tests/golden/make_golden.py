@@ -380,7 +380,7 @@ NETWORKS = {
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
     "resnet50": (lambda: torchvision.models.resnet50(num_classes=CLASSES), (1.5, 1.5), 3, 64, 100, 24),
     "vgg16_bn": (lambda: torchvision.models.vgg16_bn(num_classes=CLASSES, dropout=0.0, init_weights=False),
-                 (-1.5, 1.5), 3, 64, 40, 24),
+                 (-1.5, 1.5), 2, 64, 400, 24),
     "mobilenet_v2": (lambda: torchvision.models.mobilenet_v2(num_classes=CLASSES, dropout=0.0), (1.5, 1.5), 4, 64, 200, 24),
     "shufflenet_v2_x1_0": (lambda: torchvision.models.shufflenet_v2_x1_0(num_classes=CLASSES), (1.5, 1.5), 4, 64, 200, 24),
 }
@@ -413,7 +413,7 @@ def gradient(name, grads, grads_32, count):
 
 
 def network(name):
-    """Tensors by name; scores, gradients, running statistics of one training step.
+    """Scores, gradients, running statistics of one training step.
 
     A rounding error that moves a value across the kink of an activation, or makes another one
     the largest of its window, changes gradients by per cents and drowns all others. So the
@@ -423,8 +423,6 @@ def network(name):
     """
     build, shifts, n, size, draws, count = NETWORKS[name]
     exact, single = fill(build().double(), shifts).train(), fill(build(), shifts).train()
-    tensors = {k: {"shape": list(v.shape), "type": str(v.dtype).removeprefix("torch.")}
-               for k, v in single.state_dict().items()}
     margins = {s: margin(exact, single, images(s, n, size)) for s in range(IMAGES, IMAGES + draws)}
     stream = max(margins, key=margins.get)
     print(f"{name}: margin {margins[stream]:.1f}")
@@ -434,7 +432,7 @@ def network(name):
     loss, scores, evaluated, grads, buffers = step(exact, x.double(), labels)
     loss_32, scores_32, evaluated_32, grads_32, buffers_32 = step(single, x, labels)
     write(name, {
-        "shifts": shifts, "images": n, "size": size, "stream": stream, "margin": margins[stream], "tensors": tensors,
+        "shifts": shifts, "images": n, "size": size, "stream": stream, "margin": margins[stream],
         "loss": loss.item(), "scores": short(scores), "evaluated": short(evaluated),
         "torch_loss_error": abs(loss_32.item() / loss.item() - 1), "torch_scores_error": relative(scores_32, scores),
         "torch_evaluated_error": relative(evaluated_32, evaluated),
@@ -442,6 +440,78 @@ def network(name):
         "statistics": {k: {"samples": short(sampled(b, count)),
                            "torch_error": relative(sampled(buffers_32[k], count), sampled(b, count))}
                        for k, b in buffers.items()}})
+
+
+ALL = (*(f"resnet{depth}" for depth in (8, 20, 32, 44, 56, 110)), "vgg16_cifar", "mobilenet_v2_cifar",
+       "resnet18", "resnet50", "vgg16_bn", "mobilenet_v2", "shufflenet_v2_x1_0")
+
+
+def by_name(name, classes):
+    """A network of `hwa models`, as PyTorch initialises it."""
+    if name == "vgg16_cifar":
+        return Vgg16(classes)
+    if name == "mobilenet_v2_cifar":
+        return mobilenet_v2_cifar(classes)
+    if name in torchvision.models.list_models():
+        return getattr(torchvision.models, name)(num_classes=classes)
+    return ResNet(int(name.removeprefix("resnet")), classes)
+
+
+def state_dicts():
+    """Names, shapes and types of every network's tensors."""
+    networks = {}
+    for name in ALL:
+        with torch.device("meta"):
+            state = by_name(name, CLASSES).state_dict()
+        networks[name] = [[k, list(v.shape), str(v.dtype).removeprefix("torch.")] for k, v in state.items()]
+    write("state_dicts", {"networks": networks})
+
+
+SAFETENSORS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+               torch.int64: "I64"}
+
+
+def write_safetensors(path, state):
+    """The format is a header in JSON, its length before it, and the tensors after it."""
+    header, offset = {}, 0
+    for name, tensor in state.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": SAFETENSORS[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + size]}
+        offset += size
+    header = json.dumps(header).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for tensor in state.values():
+            file.write(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+
+
+def trained_looking(net):
+    """Running statistics that are not those that every layer begins with."""
+    for number, (name, buffer) in enumerate(sorted(net.named_buffers())):
+        if buffer.is_floating_point():
+            u = torch.from_numpy(noise(3000 + number, buffer.numel())).to(buffer.dtype)
+            buffer.copy_(1 + 0.5 * u if name.endswith("running_var") else 0.2 * u)
+        else:
+            buffer.fill_(7)
+    return net.eval()
+
+
+def evaluated(net, size):
+    """Scores of two images."""
+    with torch.no_grad():
+        return net(images(IMAGES, 2, size).to(next(net.parameters()).dtype))
+
+
+def saved():
+    """A ResNet-8 that PyTorch saved in half precision, and what it makes of two images, computed
+    in double precision."""
+    torch.manual_seed(0)
+    net = trained_looking(ResNet(8, CLASSES)).half()
+    write_safetensors(HERE / "resnet8_f16.safetensors", net.state_dict())
+    exact, single = evaluated(net.double(), 16), evaluated(net.float(), 16)
+    write("resnet8_f16", {"size": 16, "scores": short(exact), "torch_error": relative(single, exact)})
 
 
 def pooled():
@@ -465,7 +535,7 @@ def pooled():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for make in (sgd, cosine, cross_entropy, convolutions, initial, batch_norm, pooled):
+    for make in (sgd, cosine, cross_entropy, convolutions, initial, batch_norm, pooled, state_dicts, saved):
         make()
     for name in NETWORKS:
         network(name)

@@ -8,20 +8,20 @@ use hwa_train::Step;
 pub(crate) const IMAGES: u64 = 1000;
 
 /// Numbers in `[-1, 1)`, as `noise` in the script.
-pub(crate) fn noise(stream: u64, count: usize) -> Vec<f64> {
-    let one = |index: u64| {
+pub(crate) fn noise(stream: u64, count: usize) -> impl Iterator<Item = f64> {
+    let one = move |index: u64| {
         let mut z = (index + (stream << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
         (z >> 40) as f64 / f64::from(1 << 23) - 1.0
     };
-    (0..count as u64).map(one).collect()
+    (0..count as u64).map(one)
 }
 
 /// The same, scaled and shifted, in single precision.
 pub(crate) fn noise_f32(stream: u64, count: usize, scale: f64, shift: f64) -> Vec<f32> {
-    noise(stream, count).into_iter().map(|u| (shift + scale * u) as f32).collect()
+    noise(stream, count).map(|u| (shift + scale * u) as f32).collect()
 }
 
 /// Parameters from noise, in the order of their names, as `fill` in the script.
@@ -36,7 +36,7 @@ pub(crate) fn fill(layout: &Weights, shifts: [f64; 2]) -> Weights {
             _ if name.ends_with("weight") => 0.5 + 0.125 * u,
             _ => shifts[usize::from(u >= 0.0)] + 0.25 * u,
         };
-        let values = drawn.into_iter().map(|u| value(u) as f32).collect();
+        let values = drawn.map(|u| value(u) as f32).collect();
         filled.insert(name, Tensor::parameter(shape, values).unwrap()).unwrap();
     }
     filled

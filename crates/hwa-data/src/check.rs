@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::OnBadImage;
+use crate::developer::Developer;
 use crate::error::DataError;
 use crate::options::{FileOptions, OpenOptions};
 use crate::place::FoundFile;
@@ -107,6 +108,14 @@ pub fn check(
     })
 }
 
+/// Looks at one image as an evaluation does.
+fn seen(subset: &Subset, developer: &Developer, i: usize) -> Result<(), DataError> {
+    let example = subset.get(i)?;
+    let mut out = vec![0.0; developer.output(example.shape).len()];
+    let developed = developer.develop(&example, None, &mut out);
+    developed.map_err(|error| subset.bad_image(i, error))
+}
+
 /// Decodes every image once; those that cannot be are noted by the data set.
 fn look_at_all(
     source: &Source,
@@ -115,14 +124,15 @@ fn look_at_all(
     let splits = &source.splits;
     let subsets = [&splits.train, &splits.validation, &splits.test];
     let total: usize = subsets.iter().map(|subset| subset.len()).sum();
+    let developer = Developer::new(&source.transform.without_augmentation());
     let (done, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     for subset in subsets {
         let look = |i: usize| {
             if stopped.load(Ordering::Relaxed) {
                 return Err(DataError::Interrupted);
             }
-            match subset.get(i) {
-                Ok(_) | Err(DataError::BadImage { .. }) => {}
+            match seen(subset, &developer, i) {
+                Ok(()) | Err(DataError::BadImage { .. }) => {}
                 Err(error) => return Err(error),
             }
             if !go_on(done.fetch_add(1, Ordering::Relaxed) + 1, total) {

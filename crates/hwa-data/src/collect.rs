@@ -7,7 +7,7 @@ use hwa_core::seed::Random;
 use rayon::prelude::*;
 
 use crate::batch::Batch;
-use crate::dataset::{Example, ImageShape, OnBadImage};
+use crate::dataset::{ImageShape, OnBadImage};
 use crate::developer::Developer;
 use crate::error::DataError;
 use crate::subset::Subset;
@@ -55,21 +55,49 @@ impl Images<'_> {
         if let Some(shape) = developer.fixed_output() {
             return Ok(shape);
         }
-        let example = self.get(first)?;
+        let example = self.subset.get(self.number(first))?;
         // Before memory is asked for by its shape.
         developer.check(&example)?;
         Ok(developer.output(example.shape))
     }
 
+    /// Develops the image at a position, or the next one that can be in its place; gives its
+    /// class.
     fn develop_one(
         &self,
         developer: &Developer,
         position: usize,
+        random: Option<Random>,
+        (shape, out): (ImageShape, &mut [f32]),
+    ) -> Result<u32, DataError> {
+        let first =
+            match self.develop(developer, self.number(position), random.clone(), (shape, out)) {
+                Err(error @ DataError::BadImage { .. }) => error,
+                other => return other,
+            };
+        let (Some(order), OnBadImage::Skip) = (self.order, self.subset.dataset().on_bad_image())
+        else {
+            return Err(first);
+        };
+        for step in 1..=REPLACEMENTS {
+            let index = order[(position + step) % order.len()];
+            match self.develop(developer, index, random.clone(), (shape, out)) {
+                Err(DataError::BadImage { .. }) => {}
+                other => return other,
+            }
+        }
+        let (bad, images, first) = (REPLACEMENTS + 1, order.len(), Box::new(first));
+        Err(DataError::TooManyBadImages { bad, images, first })
+    }
+
+    fn develop(
+        &self,
+        developer: &Developer,
+        index: usize,
         mut random: Option<Random>,
         (shape, out): (ImageShape, &mut [f32]),
     ) -> Result<u32, DataError> {
-        let example = self.get(position)?;
-        let index = self.number(position);
+        let example = self.subset.get(index)?;
         let found = developer.output(example.shape);
         if found != shape {
             return Err(DataError::ShapesDiffer { index, expected: shape, found });
@@ -78,28 +106,10 @@ impl Images<'_> {
         if label as usize >= classes {
             return Err(DataError::NotAClass { index, label, classes });
         }
-        developer.develop(&example, random.as_mut(), out)?;
-        Ok(label)
-    }
-
-    /// The image at a position, or the one that takes its place.
-    fn get(&self, position: usize) -> Result<Example<'_>, DataError> {
-        let first = match self.subset.get(self.number(position)) {
-            Err(error @ DataError::BadImage { .. }) => error,
-            other => return other,
-        };
-        let (Some(order), OnBadImage::Skip) = (self.order, self.subset.dataset().on_bad_image())
-        else {
-            return Err(first);
-        };
-        for step in 1..=REPLACEMENTS {
-            match self.subset.get(order[(position + step) % order.len()]) {
-                Err(DataError::BadImage { .. }) => {}
-                other => return other,
-            }
+        match developer.develop(&example, random.as_mut(), out) {
+            Ok(()) => Ok(label),
+            Err(error) => Err(self.subset.bad_image(index, error)),
         }
-        let (bad, images, first) = (REPLACEMENTS + 1, order.len(), Box::new(first));
-        Err(DataError::TooManyBadImages { bad, images, first })
     }
 
     fn number(&self, position: usize) -> usize {

@@ -49,6 +49,12 @@ pub trait Dataset: Send + Sync {
         OnBadImage::Fail
     }
 
+    /// Gives up on an image that was got and cannot be seen as it is asked for, such as one
+    /// that is too narrow: [`DataError::BadImage`] with its file, if it has one.
+    fn give_up(&self, _index: usize, _reason: String) -> Option<DataError> {
+        None
+    }
+
     /// The threads that share the examples of a batch, if getting one takes long.
     fn decoders(&self) -> Option<&ThreadPool> {
         None

@@ -314,3 +314,13 @@ fn elsewhere(folders: &[PathBuf]) -> String {
     let folders: Vec<String> = folders.iter().map(|f| format!("`{}`", f.display())).collect();
     format!(" (looked in {} as well)", folders.join(", "))
 }
+
+impl DataError {
+    /// The message with its cause.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Resize(cause) => format!("{self}: {cause}"),
+            _ => self.to_string(),
+        }
+    }
+}

@@ -7,10 +7,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use hwa_picture::Picture;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -93,19 +97,34 @@ impl Studio {
 
     fn decode(&self, file: &Path) -> Result<Picture, DataError> {
         let path = self.root.join(file);
-        let picture = read(&path).and_then(|bytes| {
-            let picture = Picture::decode(&bytes).map_err(|error| error.to_string())?;
-            match self.shorter {
-                Some(side) => picture.resize_shorter(side).map_err(|error| error.to_string()),
+        let bytes = match read(&path) {
+            Ok(bytes) => bytes,
+            Err(Unread::Bad(reason)) => return Err(self.give_up(path, reason)),
+            Err(Unread::Failed(source)) => return Err(DataError::Io { path, source }),
+        };
+        // Decoders are made for hostile files, and yet some panic at one now and then.
+        let shorter = self.shorter;
+        let picture = panic::catch_unwind(|| {
+            let picture = Picture::decode(&bytes)?;
+            match shorter {
+                Some(side) => picture.resize_shorter(side),
                 None => Ok(picture),
             }
         });
-        picture.map_err(|reason| {
-            if self.unreadable.note(&path, &reason) && self.on_bad_image == OnBadImage::Skip {
-                log::warn!("left out: `{}`: {reason}", path.display());
-            }
-            DataError::BadImage { path, reason }
-        })
+        let reason = match picture {
+            Ok(Ok(picture)) => return Ok(picture),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "its decoder panicked".to_owned(),
+        };
+        Err(self.give_up(path, reason))
+    }
+
+    /// Notes a bad image, and says so once.
+    fn give_up(&self, path: PathBuf, reason: String) -> DataError {
+        if self.unreadable.note(&path, &reason) && self.on_bad_image == OnBadImage::Skip {
+            log::warn!("left out: `{}`: {reason}", path.display());
+        }
+        DataError::BadImage { path, reason }
     }
 
     /// Whether so many more bytes may be kept; if so, they are taken.
@@ -115,13 +134,50 @@ impl Studio {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot be read: {error}");
-    let size = fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_FILE {
-        return Err(format!("has {size} bytes, expected at most {LARGEST_FILE}"));
+/// Why a file could not be read.
+enum Unread {
+    /// It will not be better next time.
+    Bad(String),
+    /// The disk or the network failed, or the system: that says nothing about the image.
+    Failed(io::Error),
+}
+
+/// How often a file is tried, and how long it rests between.
+const TRIES: usize = 3;
+const REST: Duration = Duration::from_millis(100);
+
+fn read(path: &Path) -> Result<Vec<u8>, Unread> {
+    let mut tries = 1;
+    loop {
+        match read_once(path) {
+            Err(Unread::Failed(_)) if tries < TRIES => {
+                tries += 1;
+                thread::sleep(REST);
+            }
+            outcome => return outcome,
+        }
     }
-    fs::read(path).map_err(failed)
+}
+
+fn read_once(path: &Path) -> Result<Vec<u8>, Unread> {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    let failed = |error: io::Error| match error.kind() {
+        NotFound | PermissionDenied | InvalidInput => {
+            Unread::Bad(format!("cannot be read: {error}"))
+        }
+        _ => Unread::Failed(error),
+    };
+    // Before it is opened: opening a pipe waits for someone to write.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Unread::Bad("not a file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(Unread::Bad(format!("has more than {LARGEST_FILE} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// A data set of image files.
@@ -213,8 +269,19 @@ impl Dataset for ImageFiles {
             return Ok(Example { pixels, shape, label: file.label });
         }
         let pixels = picture.into_pixels().into_boxed_slice();
-        let kept = self.kept[index].get_or_init(|| Kept::Image { pixels, shape });
-        self.shown(kept, file)
+        if self.kept[index].set(Kept::Image { pixels, shape }).is_err() {
+            // Another thread was first, with the same image.
+            self.studio.room.fetch_add(shape.len(), Ordering::Relaxed);
+        }
+        match self.kept[index].get() {
+            Some(kept) => self.shown(kept, file),
+            None => Err(DataError::NoSuchExample { index, count: self.files.len() }),
+        }
+    }
+
+    fn give_up(&self, index: usize, reason: String) -> Option<DataError> {
+        let path = self.studio.root.join(&self.files.get(index)?.path);
+        Some(self.studio.give_up(path, reason))
     }
 
     fn on_bad_image(&self) -> OnBadImage {
@@ -278,6 +345,31 @@ mod tests {
         assert_eq!(noted.len(), 1);
         assert_eq!(noted[0].0, dir.path().join("a/bad.jpg"));
         assert!(matches!(files.get(2), Err(DataError::NoSuchExample { index: 2, count: 2 })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let dir = folder([("a/x.bmp", bmp(2, 2, [0; 3]))]);
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join("a/endless.jpg")).unwrap();
+        let files = opened(dir.path(), 0, None);
+        let error = files.get(0).unwrap_err().to_string();
+        assert!(error.ends_with("endless.jpg`: not a file"), "{error}");
+    }
+
+    #[test]
+    fn images_that_two_threads_decode_take_their_room_once() {
+        let dir = folder(images("a", 2));
+        // Room for two.
+        let files = opened(dir.path(), 480, None);
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| files.get(0).unwrap().shape);
+                }
+            });
+        }
+        assert!(is_kept(&files, 0) && is_kept(&files, 1));
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub struct EvaluationBatches {
 }
 
 impl EvaluationBatches {
-    /// One pass, in batches of `batch`; of the transform, only the normalisation is used.
+    /// One pass, in batches of `batch`; of the transform, nothing that is random is used.
     pub fn new(subset: Subset, transform: Transform, batch: NonZeroUsize) -> Self {
         let developer = Developer::new(&transform.without_augmentation());
         Self { subset, developer, batch, step: 0 }

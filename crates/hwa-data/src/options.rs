@@ -21,6 +21,9 @@ pub struct OpenOptions {
     /// all seeds and experiments share their validation images. The test images never
     /// depend on it.
     pub split_seed: u64,
+    /// What [`Source::digest`](crate::Source::digest) was when it was opened before: other
+    /// image files are refused, because their split would be another.
+    pub digest: Option<String>,
     /// What differs from the data set's usual views.
     pub view: ViewOptions,
     /// How image files are read.
@@ -81,6 +84,8 @@ impl ViewOptions {
         usual: Transform,
         image: ImageShape,
     ) -> Result<Transform, DataError> {
+        ensure_sensible("data.size", self.size)?;
+        ensure_sensible("data.resize", self.resize)?;
         let mut transform = usual;
         if let Some(size) = self.size {
             // As much is cropped away as before: 256 for 224 is 146 for 128.
@@ -124,6 +129,19 @@ impl ViewOptions {
                 Err(DataError::BadOption { key: "data.pad", reason })
             }
         }
+    }
+}
+
+/// More than a network can make use of, and less than what overflows.
+const LARGEST: usize = 4096;
+
+fn ensure_sensible(key: &'static str, side: Option<NonZeroUsize>) -> Result<(), DataError> {
+    match side {
+        Some(side) if side.get() > LARGEST => {
+            let reason = format!("is {side}, expected at most {LARGEST}");
+            Err(DataError::BadOption { key, reason })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -188,5 +206,8 @@ mod tests {
         let options = ViewOptions { resize: count(200), ..ViewOptions::default() };
         let error = options.applied(large(), LARGE).unwrap_err().to_string();
         assert_eq!(error, "`data.resize` is 200, expected at least the size, 224");
+        let options = ViewOptions { size: count(usize::MAX), ..ViewOptions::default() };
+        let error = options.applied(large(), LARGE).unwrap_err().to_string();
+        assert!(error.ends_with("expected at most 4096"), "{error}");
     }
 }

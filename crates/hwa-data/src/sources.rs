@@ -88,6 +88,8 @@ struct Published {
     studio: Option<Arc<Studio>>,
     /// Files among its images that are none.
     strays: usize,
+    /// See [`Source::digest`].
+    digest: Option<String>,
 }
 
 /// The parts of a data set.
@@ -114,6 +116,9 @@ pub struct Source {
     pub shape: ImageShape,
     /// Normalisation and augmentation: the data set's usual ones, changed as asked.
     pub transform: Transform,
+    /// How many image files there are, and a checksum of their names and classes; `None` if
+    /// the data set does not consist of such files. Splits depend on it.
+    pub digest: Option<String>,
     studio: Option<Arc<Studio>>,
 }
 
@@ -183,7 +188,14 @@ impl CatalogueEntry {
         options: &OpenOptions,
         transform: Transform,
     ) -> Result<Source, DataError> {
-        let Published { parts: Parts { train, validation, test }, classes, studio, .. } = published;
+        let Published { parts, classes, studio, digest, .. } = published;
+        let Parts { train, validation, test } = parts;
+        if let (Some(before), Some(now)) = (&options.digest, &digest)
+            && before != now
+        {
+            let reason = format!("was {before}, now it is {now}: files were added or removed");
+            return Err(DataError::BadOption { key: "data.digest", reason });
+        }
         let seed = options.split_seed;
         let (validation, mut train) = match (validation, options.validation) {
             (None, count) => {
@@ -208,6 +220,7 @@ impl CatalogueEntry {
             class_names: classes,
             shape: transform.output(self.shape),
             transform,
+            digest,
             studio,
         })
     }

@@ -70,6 +70,19 @@ impl Subset {
         self.dataset.get(self.index(i)?)
     }
 
+    /// What is wrong with the `i`-th example: its file, if it is one that cannot be seen as it
+    /// is asked for.
+    pub(crate) fn bad_image(&self, i: usize, error: DataError) -> DataError {
+        let of_the_image = matches!(
+            error,
+            DataError::Resize(_)
+                | DataError::CropTooLarge { .. }
+                | DataError::PaddingTooLarge { .. }
+        );
+        let index = self.index(i).ok().filter(|_| of_the_image);
+        index.and_then(|i| self.dataset.give_up(i, error.told())).unwrap_or(error)
+    }
+
     /// The data set that the examples are of.
     pub(crate) fn dataset(&self) -> &dyn Dataset {
         self.dataset.as_ref()

@@ -94,9 +94,7 @@ pub enum NnError {
         unexpected: Vec<String>,
     },
     /// Weights for other classes.
-    #[error(
-        "the head `{head}` is for {found} classes, expected {expected}; --new-head begins with a new one"
-    )]
+    #[error("the head `{head}` is for {found} classes, expected {expected}")]
     OtherClasses {
         /// The layer that makes scores.
         head: String,

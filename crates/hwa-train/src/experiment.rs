@@ -103,6 +103,9 @@ pub struct Data {
     /// A class-balanced subset of what remains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_examples: Option<usize>,
+    /// The image files that there were when a run began; other ones are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The height and width of images; by default the data set's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<NonZeroUsize>,
@@ -139,6 +142,7 @@ impl Data {
         OpenOptions {
             validation: self.validation,
             train_examples: self.train_examples,
+            digest: self.digest.clone(),
             view: ViewOptions { size, resize, crop, pad, flip, cutout },
             files: FileOptions { on_bad_image, cache_mib, decoders },
             ..OpenOptions::default()
@@ -409,6 +413,7 @@ impl Default for Data {
             dir: None,
             validation: None,
             train_examples: None,
+            digest: None,
             size,
             resize,
             crop,

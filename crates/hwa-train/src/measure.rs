@@ -3,11 +3,16 @@
 use std::num::NonZeroUsize;
 
 use hwa_core::Weights;
-use hwa_data::{Batch, DataError, EvaluationBatches, RecalibrationBatches, Subset, Transform};
+use hwa_data::{
+    Ahead, Batch, DataError, EvaluationBatches, RecalibrationBatches, Subset, Transform,
+};
 
 use crate::event::Evaluation;
 use crate::replica::{Recalibration, Replica, ReplicaError, State, Tally};
 use crate::settings::Settings;
+
+/// Batches that are made while the network is at work.
+const AHEAD: usize = 2;
 
 /// How weights are made ready and measured: the same way for every cycle, with
 /// the same images, so that differences are the weights' own.
@@ -33,6 +38,7 @@ impl Bench<'_> {
         };
         let (train, batch) = (self.train.clone(), self.settings.batch);
         let batches = RecalibrationBatches::new(train, transform, batch, self.settings.seed);
+        let batches = Ahead::spawn(batches, AHEAD)?;
         let mut batches = batches.take_while(|_| !(self.cancelled)());
         replica.recalibrate(&mut batches, self.settings.evaluate.tolerance)
     }
@@ -46,6 +52,7 @@ impl Bench<'_> {
     ) -> Result<Evaluation, ReplicaError> {
         let (split, transform) = (split.clone(), self.transform.clone());
         let batches = EvaluationBatches::new(split, transform, self.settings.batch);
+        let batches = Ahead::spawn(batches, AHEAD)?;
         let tally = tally(replica, batches.take_while(|_| !(self.cancelled)()))?;
         Ok(Evaluation::new(&tally, recalibration))
     }
@@ -71,7 +78,16 @@ pub fn evaluate(
     transform: &Transform,
     batch: NonZeroUsize,
 ) -> Result<Tally, ReplicaError> {
-    tally(replica, EvaluationBatches::new(split.clone(), transform.clone(), batch))
+    let batches = EvaluationBatches::new(split.clone(), transform.clone(), batch);
+    let total = tally(replica, Ahead::spawn(batches, AHEAD)?)?;
+    match total.images {
+        0 => Err(ReplicaError::Batch {
+            what: "number of images to evaluate",
+            expected: "at least 1".to_owned(),
+            found: "0".to_owned(),
+        }),
+        _ => Ok(total),
+    }
 }
 
 fn tally(

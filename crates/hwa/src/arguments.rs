@@ -67,7 +67,7 @@ pub(crate) struct Train {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub(crate) weights: Option<PathBuf>,
     /// Draw the last layer anew: for other classes than the file's (model.new_head)
-    #[arg(long, requires = "weights")]
+    #[arg(long, conflicts_with = "resume")]
     pub(crate) new_head: bool,
     /// The run directory; by default a new one under runs/
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
-use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, Origin, Precision, SgdConfig, Task};
-use hwa_store::{Checkpoint, Metadata, read_checkpoint, read_to_string};
+use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, NnError, Origin, Precision, SgdConfig, Task};
+use hwa_store::{Checkpoint, Metadata, StoreError, read_checkpoint, read_to_string};
 use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
+use crate::console::counted;
 use crate::failure::Failure;
 use crate::notices;
+use crate::output::tell;
 use crate::terminal::Voice;
 
 /// What is measured or re-estimated, and with which images.
@@ -80,7 +82,8 @@ impl Opened {
     /// Reads the weights.
     pub(crate) fn weights(&self, task: Task) -> Result<(Weights, Metadata), Failure> {
         let spec: ModelSpec = self.model.parse()?;
-        let (adapted, metadata) = read_weights(&self.weights, spec, task, Head::Kept)?;
+        let read = read_weights(&self.weights, spec, task, Head::Kept);
+        let (adapted, metadata) = read.map_err(|unusable| unusable.failure(""))?;
         Ok((adapted.weights, metadata))
     }
 
@@ -113,6 +116,36 @@ pub(crate) fn precision(convolution: Convolution) -> Precision {
     }
 }
 
+/// Weights that cannot be used.
+pub(crate) enum Unusable {
+    /// They cannot be read.
+    File(StoreError),
+    /// They are not for this network.
+    NotFitting {
+        /// Where they are.
+        path: PathBuf,
+        /// The network.
+        spec: ModelSpec,
+        /// What does not fit.
+        source: NnError,
+    },
+}
+
+impl Unusable {
+    /// What to tell; with advice, if they are for other classes and nothing else is wrong.
+    pub(crate) fn failure(self, advice: &str) -> Failure {
+        match self {
+            Self::File(error) => error.into(),
+            Self::NotFitting { path, spec, source } => {
+                let classes = matches!(source, NnError::OtherClasses { .. });
+                let advice = if classes { advice } else { "" };
+                let place = path.display();
+                Failure::Run(anyhow::anyhow!("{place} as {spec}: {source}{advice}"))
+            }
+        }
+    }
+}
+
 /// Reads weights from a file and makes them fit a network, together with what the file says
 /// about them.
 pub(crate) fn read_weights(
@@ -120,13 +153,11 @@ pub(crate) fn read_weights(
     spec: ModelSpec,
     task: Task,
     head: Head,
-) -> Result<(Adapted, Metadata), Failure> {
-    let Checkpoint { weights, metadata, .. } = read_checkpoint(path)?;
+) -> Result<(Adapted, Metadata), Unusable> {
+    let Checkpoint { weights, metadata, .. } = read_checkpoint(path).map_err(Unusable::File)?;
     let adapted = spec.adapt(weights, task, Origin { seed: 0, replica: 0 }, head);
-    let adapted = adapted.map_err(|error| {
-        let place = format!("{} as {spec}", path.display());
-        Failure::Run(anyhow::Error::new(error).context(place))
-    })?;
+    let adapted =
+        adapted.map_err(|source| Unusable::NotFitting { path: path.to_owned(), spec, source })?;
     Ok((adapted, metadata))
 }
 
@@ -174,4 +205,20 @@ pub(crate) fn on_threads<T: Send>(
         .build()
         .map_err(|error| Failure::Run(error.into()))?;
     pool.install(work)
+}
+
+/// Tells of images that were left out, in one line, however many there were; gives their
+/// number.
+pub(crate) fn tell_of_unreadable(source: &Source) -> usize {
+    let files = source.unreadable();
+    if let [(first, reason), rest @ ..] = files.as_slice() {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        tell(format_args!(
+            "{} could not be read: `{}` ({reason}){more}; `hwa data check` lists them all",
+            counted(files.len() as u64, "image"),
+            first.display()
+        ));
+    }
+    files.len()
 }

@@ -92,7 +92,8 @@ fn a_backbone_is_fine_tuned_on_other_classes() {
         command.arg("--weights").arg(&weights).args(more).output().unwrap()
     };
     let message = refused(&begun("kept", &[]), 1);
-    assert!(message.contains("linear.weight") && message.contains("--new-head"), "{message}");
+    let expected = "the head `linear` is for 3 classes, expected 2; --new-head draws it anew";
+    assert!(message.contains(expected), "{message}");
     assert!(!run("kept").exists(), "nothing is created for a run that cannot begin");
 
     let tuned = begun("tuned", &["--new-head"]);
@@ -102,16 +103,62 @@ fn a_backbone_is_fine_tuned_on_other_classes() {
     let kept = fs::read_to_string(run("tuned").join("experiment.toml")).unwrap();
     assert!(kept.contains("new_head = true") && kept.contains("best.safetensors"), "{kept}");
 
-    // What it began with is not needed any more once it has a state.
+    // Without a complete state a run begins again, and with the same weights: files of models
+    // alone are no state.
+    let state = run("tuned").join("state");
+    let manifests = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
+    for manifest in manifests.filter(|path| path.extension().is_some_and(|e| e == "json")) {
+        fs::remove_file(manifest).unwrap();
+    }
+    assert!(fs::read_dir(&state).unwrap().count() > 0);
+    let best = fs::read(run("tuned").join("best.safetensors")).unwrap();
+    for file in ["best.safetensors", "summary.json"] {
+        fs::remove_file(run("tuned").join(file)).unwrap();
+    }
+    let resume = || hwa(&["train", "--json", "--resume"]).arg(run("tuned")).output().unwrap();
+    let again = json(&resume());
+    assert_eq!(again["test"], json(&tuned)["test"]);
+    assert_eq!(fs::read(run("tuned").join("best.safetensors")).unwrap(), best);
+
+    // With one, what it began with is not needed any more.
     fs::remove_file(&weights).unwrap();
-    let resumed = hwa(&["train", "--json", "--resume"]).arg(run("tuned")).output().unwrap();
-    assert_eq!(json(&resumed)["test"]["hwa"], json(&tuned)["test"]["hwa"]);
+    fs::remove_file(run("tuned").join("summary.json")).unwrap();
+    assert_eq!(json(&resume())["test"], again["test"]);
+}
+
+#[test]
+fn a_run_does_not_go_on_with_other_images() {
+    let here = tempfile::tempdir().unwrap();
+    let (dir, run) = (here.path().join("images"), here.path().join("run"));
+    photographs(&dir, 2, 10);
+    json(&train(&dir, &run).output().unwrap());
+    fs::write(dir.join("stripe 0/new.bmp"), photograph(0, 7)).unwrap();
+    fs::remove_file(run.join("summary.json")).unwrap();
+    let message = refused(&hwa(&["train", "--resume"]).arg(&run).output().unwrap(), 2);
+    assert!(message.contains("`data.digest` was 20 files"), "{message}");
+    let message = refused(&hwa(&["evaluate", "--run"]).arg(&run).output().unwrap(), 2);
+    assert!(message.contains("now it is 21 files"), "{message}");
+}
+
+#[test]
+fn what_is_fetched_is_where_it_is_looked_for() {
+    for recipe in hwa_fetch::recipes() {
+        let known = hwa::data::catalogue();
+        let entry = known.iter().find(|entry| entry.name == recipe.name).unwrap();
+        assert_eq!(entry.folder, Some(recipe.folder), "{}", recipe.name);
+        if let hwa_fetch::Source::Published(download) = recipe.source
+            && recipe.name != "fashion-mnist"
+        {
+            let urls: Vec<&str> = download.urls().collect();
+            assert_eq!(urls, [entry.archive.unwrap()], "{}", recipe.name);
+        }
+    }
 }
 
 #[test]
 fn a_new_head_needs_weights() {
     let message = refused(&hwa(&["train", "--new-head"]).output().unwrap(), 2);
-    assert!(message.contains("--weights"), "{message}");
+    assert!(message.contains("`model.new_head` needs `model.weights`"), "{message}");
     let set = ["train", "--set", "model.new_head=true"];
     let message = refused(&hwa(&set).output().unwrap(), 2);
     assert!(message.contains("`model.new_head` needs `model.weights`"), "{message}");

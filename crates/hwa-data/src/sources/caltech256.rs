@@ -57,12 +57,13 @@ pub(super) const CALTECH257: CatalogueEntry = CatalogueEntry {
 fn read(request: &Request<'_>, classes: usize) -> Result<Published, DataError> {
     let lists = lists(&HOME.locate(request.dir)?, classes)?;
     let studio = lists.studio(request)?;
+    let digest = Some(lists.digest());
     let images = ImageFiles::new(Arc::clone(&studio), lists.train, lists.classes.len())?;
     let all = Subset::all(Arc::new(images));
     let (test, train) = all.hold_out(all.len() / 5, 0, Part::Test)?;
     let parts = Parts { train, validation: None, test };
     let (classes, strays) = (lists.classes, lists.strays);
-    Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays })
+    Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays, digest })
 }
 
 /// All images, under `train`.

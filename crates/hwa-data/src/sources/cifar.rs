@@ -139,7 +139,7 @@ fn read(layout: &Layout, dir: Option<&Path>) -> Result<Published, DataError> {
     let test = layout.read_files(test, layout.test_records)?;
     let parts = Parts { train, validation: None, test };
     let classes = layout.class_names(&files);
-    Ok(Published { parts, classes, files, studio: None, strays: 0 })
+    Ok(Published { parts, classes, files, studio: None, strays: 0, digest: None })
 }
 
 impl Layout {

@@ -73,7 +73,7 @@ fn read(request: &Request<'_>, train: usize, test: usize) -> Result<Published, D
     let test = subset(test_images, test_labels, test)?;
     let parts = Parts { train, validation: None, test };
     let classes = CLASSES.map(str::to_owned).to_vec();
-    Ok(Published { parts, classes, files, studio: None, strays: 0 })
+    Ok(Published { parts, classes, files, studio: None, strays: 0, digest: None })
 }
 
 fn subset(images: &FoundFile, labels: &FoundFile, count: usize) -> Result<Subset, DataError> {

@@ -50,14 +50,15 @@ fn folder(dir: Option<&Path>) -> Result<&Path, DataError> {
 
 fn read(request: &Request<'_>) -> Result<Published, DataError> {
     let root = folder(request.dir)?;
-    if root.join("train").is_dir() {
+    let is_there = |name: &&str| root.join(name).is_dir();
+    if is_there(&"train") && (is_there(&"test") || VALIDATION.iter().any(is_there)) {
         return split_by_owner(root)?.published(request);
     }
     let found = class_folders(root, root)?;
     ensure_images(root, &found)?;
-    let lists = Lists { root: root.to_owned(), ..Lists::default() };
-    let studio = lists.studio(request)?;
-    let images = ImageFiles::new(Arc::clone(&studio), found.files, found.classes.len())?;
+    let lists = Lists { root: root.to_owned(), train: found.files, ..Lists::default() };
+    let (studio, digest) = (lists.studio(request)?, Some(lists.digest()));
+    let images = ImageFiles::new(Arc::clone(&studio), lists.train, found.classes.len())?;
     let all = Subset::all(Arc::new(images));
     let fifth = all.len() / 5;
     let (test, rest) = all.hold_out(fifth, 0, Part::Test)?;
@@ -70,7 +71,7 @@ fn read(request: &Request<'_>) -> Result<Published, DataError> {
         Some(_) => Parts { train: rest, validation: None, test },
     };
     let (classes, strays) = (found.classes, found.strays);
-    Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays })
+    Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays, digest })
 }
 
 fn split_by_owner(root: &Path) -> Result<Lists, DataError> {
@@ -79,13 +80,10 @@ fn split_by_owner(root: &Path) -> Result<Lists, DataError> {
     ensure_images(&train_folder, &train)?;
     let validation = VALIDATION.map(|name| root.join(name)).into_iter().find(|path| path.is_dir());
     let test = Some(root.join("test")).filter(|path| path.is_dir());
-    let (validation, test) = match (validation, test) {
-        (validation, Some(test)) => (validation, test),
-        (Some(validation), None) => (None, validation),
-        (None, None) => {
-            let reason = "has a folder `train`, but neither `test` nor `val`".to_owned();
-            return Err(DataError::WrongContent { path: root.to_owned(), reason });
-        }
+    let (validation, test) = match test {
+        Some(test) => (validation, test),
+        // One of the two is there.
+        None => (None, validation.unwrap_or_default()),
     };
     let mut strays = train.strays;
     let mut of = |folder: PathBuf| {
@@ -177,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn a_split_that_was_made_before_is_not_made_of_other_files() {
+        let dir = folder(images("cat", 10).chain(images("dog", 20)));
+        let digest = opened(dir.path(), &OpenOptions::default()).unwrap().digest;
+        assert!(digest.as_ref().unwrap().starts_with("30 files, "));
+        let options = OpenOptions { digest, ..OpenOptions::default() };
+        assert!(opened(dir.path(), &options).is_ok());
+        std::fs::write(dir.path().join("cat/new.bmp"), bmp(8, 8, [0; 3])).unwrap();
+        let error = opened(dir.path(), &options).unwrap_err();
+        assert!(error.starts_with("`data.digest` was 30 files, "), "{error}");
+        assert!(error.contains("now it is 31 files, "), "{error}");
+    }
+
+    #[test]
     fn the_owners_split_is_kept() {
         let of = |part: &str, count| {
             images(&format!("{part}/a"), count).chain(images(&format!("{part}/b"), count))
@@ -213,10 +224,10 @@ mod tests {
         assert!(error(one.path()).ends_with("1 folders of classes, expected at least 2"));
         let empty = folder(images("a", 3).chain([("b/notes.txt".to_owned(), vec![])]));
         assert!(error(empty.path()).ends_with("b`: a class without images"));
-        let lonely = folder(images("train/a", 3).chain(images("train/b", 3)));
-        assert!(
-            error(lonely.path()).ends_with("has a folder `train`, but neither `test` nor `val`")
-        );
+        // Without another part beside it, a train is a train.
+        let trains = folder(images("train", 5).chain(images("tram", 5)));
+        let source = opened(trains.path(), &OpenOptions::default()).unwrap();
+        assert_eq!(source.class_names, ["train", "tram"]);
         assert!(error(&one.path().join("none")).ends_with("there is no such folder"));
         assert!(open("folder", None, &OpenOptions::default()).is_err());
     }

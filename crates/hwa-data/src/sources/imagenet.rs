@@ -54,7 +54,7 @@ fn lists(root: &Path, classes: usize) -> Result<Lists, DataError> {
     let train = class_folders(root, &root.join("train"))?;
     ensure_classes(&root.join("train"), &train, classes)?;
     let folder = root.join("val");
-    let (test, strays) = match entries(&folder)?.iter().any(|path| path.is_dir()) {
+    let (test, strays) = match entries(&folder)?.iter().any(|entry| entry.is_folder) {
         true => {
             let found = class_folders(root, &folder)?;
             ensure_classes(&folder, &found, classes)?;

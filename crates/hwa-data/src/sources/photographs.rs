@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use md5::{Digest, Md5};
+
 use super::{Parts, Published, Request};
 use crate::dataset::ImageShape;
 use crate::error::DataError;
@@ -49,6 +51,7 @@ impl Lists {
     /// The data set, its images yet to be decoded.
     pub(super) fn published(self, request: &Request<'_>) -> Result<Published, DataError> {
         let studio = self.studio(request)?;
+        let digest = Some(self.digest());
         let classes = self.classes.len();
         let subset = |files| {
             let images = ImageFiles::new(Arc::clone(&studio), files, classes)?;
@@ -60,7 +63,24 @@ impl Lists {
             test: subset(self.test)?,
         };
         let (classes, strays) = (self.classes, self.strays);
-        Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays })
+        Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays, digest })
+    }
+
+    /// How many files there are, and the md5 of their classes and names.
+    pub(super) fn digest(&self) -> String {
+        let parts = [Some(&self.train), self.validation.as_ref(), Some(&self.test)];
+        let (mut count, mut md5) = (0, Md5::new());
+        for (number, files) in parts.into_iter().enumerate() {
+            for file in files.into_iter().flatten() {
+                count += 1;
+                md5.update([number as u8]);
+                md5.update(file.label.to_le_bytes());
+                md5.update(file.path.as_os_str().as_encoded_bytes());
+                md5.update([0]);
+            }
+        }
+        let sum: String = md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{count} files, {sum}")
     }
 
     /// What the images of all splits share.

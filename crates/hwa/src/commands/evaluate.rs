@@ -70,6 +70,7 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
         Split::Test => &splits.test,
     };
     let tally = evaluate(replica.as_mut(), split, &source.transform, batch)?;
+    opened::tell_of_unreadable(&source);
     let statistics = match (complete, averaged) {
         (false, _) => "re-estimated",
         (true, true) => "averaged",

@@ -70,6 +70,7 @@ fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failur
         RecalibrationBatches::new(train, transform, arguments.subject.batch, arguments.seed);
     let recalibration =
         opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, tolerance)?;
+    opened::tell_of_unreadable(&source);
     metadata.insert("statistics".to_owned(), "re-estimated".into());
     write_tensors(&arguments.out, &replica.state()?.weights, &metadata)?;
     Ok((recalibration, available))

@@ -13,12 +13,12 @@ use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model, Outcome, Replica,
-    ReplicaError, Run, SealedTest, Settings, Started, State, TrainError,
+    ReplicaError, Run, SealedTest, Settings, Started, TrainError,
 };
 use serde_json::Value;
 
 use crate::arguments::Train;
-use crate::console::{Console, counted};
+use crate::console::Console;
 use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
 use crate::notices;
@@ -42,8 +42,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
         tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
     }
     let outcome = plan.train(arguments, &dir);
-    let unreadable = plan.source.unreadable();
-    tell_of_unreadable(&unreadable);
+    let unreadable = opened::tell_of_unreadable(&plan.source);
     match outcome? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
@@ -52,7 +51,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
                 draw_or_say_why_not(&plan.title(name.display()), &dir);
             }
             let text = describe(dir.path(), &summary, &plan.settings.plan.windows);
-            show(arguments, &text, json_summary(dir.path(), &summary, unreadable.len()));
+            show(arguments, &text, json_summary(dir.path(), &summary, unreadable));
             Ok(())
         }
     }
@@ -85,6 +84,7 @@ impl Planned {
         let settings = settings.map_err(|error| asked.located(error))?;
         let Asked { mut experiment, folder, .. } = asked;
         experiment.data.validation = Some(source.splits.validation.len());
+        experiment.data.digest.clone_from(&source.digest);
         Ok(Self { experiment: experiment.resolved(), folder, settings, source, spec, initial })
     }
 
@@ -153,15 +153,16 @@ impl Planned {
             operation: "building the network",
             reason: error.to_string(),
         };
-        let replica = self.spec.build(task, origin, config).map_err(failed)?;
+        let replica = match &self.initial {
+            None => self.spec.build(task, origin, config),
+            Some(initial) if self.experiment.model.new_head => {
+                let adapted = self.spec.adapt(initial.clone(), task, origin, Head::Fresh);
+                adapted.and_then(|adapted| self.spec.build_from(task, &adapted.weights, config))
+            }
+            Some(initial) => self.spec.build_from(task, initial, config),
+        };
         let precision = opened::precision(self.experiment.model.convolution);
-        let mut replica = replica.with_precision(precision);
-        if let Some(initial) = &self.initial {
-            let head = head(&self.experiment.model);
-            let adapted = self.spec.adapt(initial.clone(), task, origin, head).map_err(failed)?;
-            begin_with(&mut replica, adapted.weights)?;
-        }
-        Ok(Box::new(replica))
+        Ok(Box::new(replica.map_err(failed)?.with_precision(precision)))
     }
 
     /// A record that cannot be kept is no reason not to train.
@@ -254,18 +255,13 @@ fn head(model: &Model) -> Head {
     if model.new_head { Head::Fresh } else { Head::Kept }
 }
 
-/// Loads a complete model, or parameters alone; momentum begins at zero either way.
-fn begin_with(replica: &mut dyn Replica, weights: Weights) -> Result<(), ReplicaError> {
-    if !opened::is_complete(&weights) {
-        return replica.load(&weights);
-    }
-    let momentum = replica.momentum()?;
-    replica.restore(&State { weights, momentum })
-}
-
 /// Whether a run has a state, and no need of what it began with.
 fn has_state(run: &Path) -> bool {
-    std::fs::read_dir(run.join("state")).is_ok_and(|mut states| states.next().is_some())
+    let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("manifest-"))
+    };
+    // A state is there when its manifest is: the models' files come before.
+    std::fs::read_dir(run.join("state")).is_ok_and(|mut states| states.any(is_manifest))
 }
 
 impl Asked {
@@ -279,7 +275,9 @@ impl Asked {
                 false => Ok(None),
             };
         };
-        let (adapted, _) = opened::read_weights(path, spec, task, head(model))?;
+        let advice = "; --new-head draws it anew";
+        let read = opened::read_weights(path, spec, task, head(model));
+        let (adapted, _) = read.map_err(|unusable| unusable.failure(advice))?;
         let fresh = match adapted.fresh.as_slice() {
             [] => String::new(),
             fresh => format!("; drawn anew: {}", fresh.join(", ")),
@@ -326,6 +324,9 @@ impl Asked {
         if source.splits.validation.is_empty() {
             return Err(self.wrong("data.validation", "must leave images that can choose, found 0"));
         }
+        if source.splits.test.is_empty() {
+            return Err(self.wrong("data.dataset", "has no images to test on"));
+        }
         Ok(source)
     }
 
@@ -366,6 +367,10 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         if experiment.data.validation.is_none() {
             experiment.data.validation = stored.data.validation;
         }
+        // What a run wrote down about itself.
+        experiment.data.digest = stored.data.digest.clone();
+        experiment.model.weights = stored.model.weights.clone();
+        experiment.model.new_head = stored.model.new_head;
         experiment = experiment.resolved();
         ensure_same(run, &stored, &experiment)?;
         // The data may have moved since.
@@ -490,19 +495,6 @@ fn draw(title: &str, dir: &RunDir) -> Result<(), Failure> {
         .and_then(|curves| curves.to_svg(title))
         .map_err(|error| Failure::Run(error.into()))?;
     Ok(write_atomically(&dir.curves(), |file| file.write_all(svg.as_bytes()))?)
-}
-
-/// Images that were left out, in one line, however many there were.
-fn tell_of_unreadable(files: &[(PathBuf, String)]) {
-    if let [(first, reason), rest @ ..] = files {
-        let more =
-            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        tell(format_args!(
-            "{} could not be read: `{}` ({reason}){more}; `hwa data check` lists them all",
-            counted(files.len() as u64, "image"),
-            first.display()
-        ));
-    }
 }
 
 fn show(arguments: &Train, text: &str, summary: Value) {

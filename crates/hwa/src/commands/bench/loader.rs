@@ -25,7 +25,7 @@ use crate::output::give;
 
 const RATE: f64 = 0.05;
 /// As many batches ahead as in training.
-const AHEAD: usize = 2;
+const AHEAD: usize = 3;
 /// Made-up images: as CIFAR's, but fewer.
 const MADE_UP: usize = 10_000;
 const SHAPE: ImageShape = ImageShape { height: 32, width: 32, channels: 3 };

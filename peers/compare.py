@@ -27,6 +27,9 @@ ROOT = PEERS.parent
 MODES = ("cl", "eager")
 BATCH, REPLICAS, THREADS, IMAGES = 128, 2, 1, 12800
 
+# Images as large as those of ImageNet: fewer of them, in fewer steps.
+LARGE = ["--size", 224, "--batch", 16, "--warmup", 2, "--steps", 4]
+
 # Of the peer's memory.
 MEMORY_GOAL = 0.5
 
@@ -49,15 +52,16 @@ class Row:
     model: str
     goal: float
     what: str = "step"
+    shape: list = dataclasses.field(default_factory=lambda: ["--batch", BATCH])
     hwa_environment: dict = dataclasses.field(default_factory=dict)
     peer_environment: dict = dataclasses.field(default_factory=dict)
 
     def arguments(self):
         """What both sides are told alike."""
         if self.what == "recalibrate":
-            return ["--model", self.model, "--batch", BATCH, "--images", IMAGES]
-        shape = ["--replicas", REPLICAS, "--threads", THREADS]
-        return ["--model", self.model, "--batch", BATCH, *shape]
+            return ["--model", self.model, *self.shape, "--images", IMAGES]
+        replicas = ["--replicas", REPLICAS, "--threads", THREADS]
+        return ["--model", self.model, *self.shape, *replicas]
 
 
 ROWS = (
@@ -66,7 +70,10 @@ ROWS = (
     Row("vgg16_cifar", "vgg16_cifar", 1.5),
     Row("mobilenet_v2_cifar", "mobilenet_v2_cifar", 1.8),
     Row("resnet18", "resnet18", 1.3),
+    Row("mobilenet_v2", "mobilenet_v2", 1.3),
     Row("shufflenet_v2_x1_0", "shufflenet_v2_x1_0", 1.3),
+    Row("resnet50-224", "resnet50", 1.2, shape=LARGE),
+    Row("vgg16_bn-224", "vgg16_bn", 1.2, shape=LARGE),
     Row(
         "resnet20-avx2",
         "resnet20",
@@ -219,9 +226,9 @@ def table(report):
         f"hwa {report['commit']}, PyTorch {report['torch']}.",
         "",
         f"Images per second and peak memory, both sides in turn, {rounds}. Training steps: batch "
-        f"{BATCH}, {REPLICAS} replicas with {THREADS} thread each. `resnet20-avx2`: both sides "
-        f"without AVX-512. `resnet20-recalibrate`: batch-norm statistics from {IMAGES:,} images on "
-        "all cores. PyTorch in the faster of its modes, channels_last (`cl`) and `eager`. How: "
+        f"{BATCH}, {REPLICAS} replicas with {THREADS} thread each. `-224`: images of 224 x 224 in "
+        "batches of 16. `resnet20-avx2`: both sides without AVX-512. `resnet20-recalibrate`: "
+        f"batch-norm statistics from {IMAGES:,} images on all cores. PyTorch in the faster of its modes, channels_last (`cl`) and `eager`. How: "
         "[docs/performance.md](../docs/performance.md).",
         "",
         "| | hwa | PyTorch | mode | ratio | goal | hwa memory | PyTorch's | ratio | goal |",

@@ -49,6 +49,7 @@ def parse():
     parser.add_argument("--model", default="resnet20")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--size", type=int, help="of the images; by default the network's usual")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each replica")
     parser.add_argument("--mode", choices=["eager", "cl"], default="cl", help="cl: channels_last")
@@ -99,7 +100,8 @@ def replica(arguments):
 
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.rank)
-    network, size = build(arguments.model, arguments.classes)
+    network, usual = build(arguments.model, arguments.classes)
+    size = arguments.size or usual
     images = torch.randn(arguments.batch, 3, size, size)
     labels = torch.randint(0, arguments.classes, (arguments.batch,))
     if arguments.mode == "cl":

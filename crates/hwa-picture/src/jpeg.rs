@@ -1,98 +1,223 @@
-//! JPEG: the markers of a file, and its decoding by `zune-jpeg`.
+//! JPEG: from markers to pixels, with the bits of libjpeg, which Pillow and torchvision use.
 //!
-//! The markers are walked first. A file without the marker of its end is refused, as Pillow
-//! and torchvision refuse it: whatever a decoder makes up for the missing part is not data.
-//! The size is checked before a byte is allocated for it.
+//! Baseline and progressive files with Huffman codes and eight bits are read, in grey, YCbCr,
+//! RGB, CMYK and YCCK. A file without the marker of its end is refused, as the others refuse
+//! it: whatever a decoder makes up for the missing part is not data.
+
+mod bits;
+mod coefficients;
+mod colour;
+mod frame;
+mod scan;
+mod tables;
+mod transform;
+mod vectors;
 
 use image::metadata::Orientation;
-use zune_core::bytestream::ZCursor;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
 
+use self::coefficients::{Coefficients, read_bits};
+use self::colour::Meaning;
+use self::frame::{Frame, Plane};
+use self::scan::{Scan, Source, read_pixels, read_some, steps};
+use self::tables::Tables;
+use self::vectors::{Vectors, Work, fast};
 use super::decode::upright;
-use super::{MAX_SIDE, Picture, PictureError, Size};
+use super::{Picture, PictureError, Size};
 
 const FORMAT: &str = "JPEG";
 
 /// A block of 8 x 8 pixels takes at least one bit.
 const MAX_PIXELS_A_BYTE: usize = 8 * 64;
 
+/// A progressive file has about ten. More would only cost time.
+const MAX_SCANS: usize = 200;
+
 /// The picture in a file that begins like a JPEG.
 pub(super) fn decode(bytes: &[u8]) -> Result<Picture, PictureError> {
-    let frame = Frame::find(bytes)?;
-    frame.check(bytes.len())?;
-    let options = DecoderOptions::new_fast()
-        .set_max_height(MAX_SIDE)
-        .set_max_width(MAX_SIDE)
-        .set_strict_mode(false)
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(broken)?;
-    // Bytes to spare between headers are harmless. Bits that mean nothing are not: they would
-    // become grey areas.
-    decoder.set_options(options.set_strict_mode(true));
-    if decoder.dimensions() != Some((frame.0.width, frame.0.height)) {
-        return Err(broken("two frames of different sizes"));
-    }
-    let mut pixels = vec![0; frame.0.bytes()];
-    decoder.decode_into(&mut pixels).map_err(broken)?;
-    let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
-    upright(pixels, frame.0, orientation.unwrap_or(Orientation::NoTransforms))
+    let Decoded { pixels, size, orientation } = fast(Decoding { bytes })?;
+    upright(pixels, size, orientation)
 }
 
-/// The size in a file's frame header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Frame(Size);
+/// Pixels as they lie in a file.
+struct Decoded {
+    pixels: Vec<u8>,
+    size: Size,
+    orientation: Orientation,
+}
 
-impl Frame {
-    /// Walks the markers from the begin to the end of the picture.
-    fn find(bytes: &[u8]) -> Result<Self, PictureError> {
-        let truncated = PictureError::Truncated { format: FORMAT, bytes: bytes.len() };
-        let mut frame = None;
+struct Decoding<'a> {
+    bytes: &'a [u8],
+}
+
+impl Work for Decoding<'_> {
+    type Output = Result<Decoded, PictureError>;
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, v: V) -> Self::Output {
+        let length = self.bytes.len();
+        let mut file = File { length, ..File::default() };
         // Behind the marker of the begin, whose bytes were recognised.
-        let mut rest = &bytes[2..];
-        while let Some((marker, behind)) = next_marker(rest) {
+        let mut rest = &self.bytes[2..];
+        loop {
+            let (marker, behind) = next_marker(rest).ok_or_else(|| truncated(length))?;
             rest = behind;
             match marker {
-                0xd9 => return frame.ok_or_else(|| broken("there is no frame")),
+                0xd9 => break,
                 // Alone, without a segment.
                 0x01 | 0xd0..=0xd8 => continue,
                 _ => {}
             }
-            let Some(length) = rest.first_chunk().map(|length| u16::from_be_bytes(*length)) else {
-                return Err(truncated);
-            };
-            let length = usize::from(length).max(2);
-            let Some(segment) = rest.get(2..length) else { return Err(truncated) };
-            if is_frame(marker) && frame.is_none() {
-                frame = Some(Self::parse(segment)?);
+            let (segment, behind) = segment(rest).ok_or_else(|| truncated(length))?;
+            rest = behind;
+            if marker == 0xda {
+                let mut source = Source::new(rest, file.interval);
+                let read = file.read_scan(v, segment, &mut source);
+                rest = source.rest();
+                if read.is_err() && rest.is_empty() {
+                    return Err(truncated(length));
+                }
+                read?;
+            } else {
+                file.define(marker, segment)?;
             }
-            rest = &rest[length..];
         }
-        Err(truncated)
-    }
-
-    fn parse(segment: &[u8]) -> Result<Self, PictureError> {
-        let &[_precision, a, b, c, d, ..] = segment else {
-            return Err(broken("the frame header is too short"));
-        };
-        let [height, width] = [[a, b], [c, d]].map(|side| usize::from(u16::from_be_bytes(side)));
-        Ok(Self(Size { height, width }))
-    }
-
-    fn check(self, bytes: usize) -> Result<(), PictureError> {
-        let Self(Size { height, width }) = self;
-        self.0.check()?;
-        if height * width > bytes.saturating_mul(MAX_PIXELS_A_BYTE) {
-            return Err(PictureError::Implausible { format: FORMAT, bytes, height, width });
-        }
-        Ok(())
+        file.develop(v)
     }
 }
 
-/// The next marker and what stands behind it. Compressed data are passed over like any other
-/// bytes between segments: in them, 0xff is followed by a zero or by a restart marker.
+/// What is known of a file so far.
+#[derive(Default)]
+struct File<'a> {
+    length: usize,
+    tables: Tables,
+    frame: Option<Frame>,
+    /// Units between two restarts; 0 for none.
+    interval: usize,
+    is_jfif: bool,
+    adobe: Option<u8>,
+    exif: Option<&'a [u8]>,
+    content: Content,
+    scans: usize,
+    /// Which components have their means.
+    begun: [bool; 4],
+}
+
+/// What scans are read into.
+#[derive(Default)]
+enum Content {
+    #[default]
+    Nothing,
+    /// By the only scan of a baseline file.
+    Planes(Vec<Plane>),
+    /// By several.
+    Coefficients(Vec<Coefficients>),
+}
+
+impl<'a> File<'a> {
+    /// Takes in a segment that is not a scan.
+    fn define(&mut self, marker: u8, segment: &'a [u8]) -> Result<(), PictureError> {
+        match marker {
+            0xc4 => self.tables.define_codes(segment).map_err(broken)?,
+            0xdb => self.tables.define_quantisation(segment).map_err(broken)?,
+            0xdd => {
+                let interval =
+                    segment.first_chunk().ok_or_else(|| broken("no restart interval"))?;
+                self.interval = usize::from(u16::from_be_bytes(*interval));
+            }
+            0xe0 => self.is_jfif |= segment.starts_with(b"JFIF\0"),
+            0xe1 => self.exif = self.exif.or_else(|| segment.strip_prefix(b"Exif\0\0")),
+            0xee if segment.starts_with(b"Adobe") => self.adobe = segment.get(11).copied(),
+            0xc0..=0xc2 => self.begin(Frame::read(segment, marker == 0xc2).map_err(broken)?)?,
+            0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
+                return Err(broken("lossless, hierarchical and arithmetic coding are not read"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks a frame before memory is taken for it.
+    fn begin(&mut self, frame: Frame) -> Result<(), PictureError> {
+        if self.frame.is_some() {
+            return Err(broken("there are two frames"));
+        }
+        let Size { height, width } = frame.size;
+        frame.size.check()?;
+        let bytes = self.length;
+        if height * width > bytes.saturating_mul(MAX_PIXELS_A_BYTE) {
+            return Err(PictureError::Implausible { format: FORMAT, bytes, height, width });
+        }
+        self.frame = Some(frame);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read_scan<V: Vectors>(
+        &mut self,
+        v: V,
+        segment: &[u8],
+        source: &mut Source<'_>,
+    ) -> Result<(), PictureError> {
+        let frame = self.frame.as_ref().ok_or_else(|| broken("a scan comes before the frame"))?;
+        let scan = Scan::read(segment, frame).map_err(broken)?;
+        self.scans += 1;
+        if self.scans > MAX_SCANS {
+            return Err(broken("there are too many scans"));
+        }
+        if scan.first == 0 && !scan.refines {
+            for part in &scan.parts {
+                self.begun[part.component] = true;
+            }
+        }
+        if let Content::Nothing = self.content {
+            let all = scan.parts.len() == frame.components.len();
+            self.content = match all && !frame.is_progressive {
+                true => Content::Planes(frame.planes()),
+                false => Content::Coefficients(Coefficients::of(frame)),
+            };
+        }
+        let read = (frame, &scan, &self.tables);
+        let result = match &mut self.content {
+            // A second one has nothing to add.
+            Content::Planes(_) if self.scans > 1 => Ok(()),
+            Content::Planes(planes) => read_pixels(v, read, source, planes),
+            Content::Coefficients(into) if frame.is_progressive => read_bits(read, source, into),
+            Content::Coefficients(into) => read_some(read, source, into),
+            Content::Nothing => Ok(()),
+        };
+        result.map_err(broken)
+    }
+
+    #[inline(always)]
+    fn develop<V: Vectors>(self, v: V) -> Result<Decoded, PictureError> {
+        let frame = self.frame.ok_or_else(|| broken("there is no frame"))?;
+        if !self.begun[..frame.components.len()].iter().all(|begun| *begun) {
+            return Err(broken("a component is missing"));
+        }
+        let planes = match self.content {
+            Content::Nothing => return Err(broken("there is no scan")),
+            Content::Planes(planes) => planes,
+            Content::Coefficients(coefficients) => {
+                let mut planes = frame.planes();
+                for (number, coefficients) in coefficients.into_iter().enumerate() {
+                    let table = frame.components[number].quantisation;
+                    let steps = steps(&self.tables, table).map_err(broken)?;
+                    coefficients.develop(v, steps, &mut planes[number]);
+                }
+                planes
+            }
+        };
+        let mut pixels = vec![0; frame.size.bytes()];
+        let meaning = Meaning::of(&frame.components, self.is_jfif, self.adobe);
+        let width = frame.size.width;
+        colour::develop(meaning, &frame.components, &planes, width, &mut pixels);
+        let orientation = self.exif.and_then(Orientation::from_exif_chunk);
+        let orientation = orientation.unwrap_or(Orientation::NoTransforms);
+        Ok(Decoded { pixels, size: frame.size, orientation })
+    }
+}
+
+/// The next marker and what stands behind it. Between segments other bytes may stand.
 fn next_marker(mut bytes: &[u8]) -> Option<(u8, &[u8])> {
     loop {
         bytes = &bytes[memchr::memchr(0xff, bytes)?..];
@@ -105,68 +230,16 @@ fn next_marker(mut bytes: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// Whether a marker is that of a frame header: SOF0 to SOF15, without DHT, JPG and DAC.
-fn is_frame(marker: u8) -> bool {
-    matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
+/// The segment behind a marker, and what stands behind it.
+fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::from(u16::from_be_bytes(*bytes.first_chunk()?)).max(2);
+    Some((bytes.get(2..length)?, &bytes[length..]))
 }
 
-fn broken(reason: impl ToString) -> PictureError {
-    PictureError::Broken { format: FORMAT, reason: reason.to_string() }
+fn truncated(bytes: usize) -> PictureError {
+    PictureError::Truncated { format: FORMAT, bytes }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A file of these segments, with their lengths.
-    fn file(segments: &[(u8, &[u8])], end: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0xff, 0xd8];
-        for (marker, segment) in segments {
-            bytes.extend([0xff, *marker]);
-            bytes.extend((segment.len() as u16 + 2).to_be_bytes());
-            bytes.extend(*segment);
-        }
-        bytes.extend(end);
-        bytes
-    }
-
-    const FRAME: &[u8] = &[8, 0, 3, 0, 5, 1, 1, 0x11, 0];
-    const END: &[u8] = &[0xff, 0xd9];
-
-    #[test]
-    fn the_walk_finds_the_size_and_the_end() {
-        let frame = Frame(Size { height: 3, width: 5 });
-        assert_eq!(Frame::find(&file(&[(0xc0, FRAME)], END)), Ok(frame));
-        // The thumbnail in an application's segment has markers of its own.
-        let thumbnail = file(&[(0xc0, &[8, 0, 9, 0, 9])], END);
-        assert_eq!(Frame::find(&file(&[(0xe1, &thumbnail), (0xc2, FRAME)], END)), Ok(frame));
-        // Zeros behind 0xff, restarts and fill bytes are part of the compressed data.
-        let data = [0x12, 0xff, 0, 0xff, 0xd3, 0x34, 0xff, 0xff, 0xd9];
-        assert_eq!(Frame::find(&file(&[(0xc0, FRAME), (0xda, &[])], &data)), Ok(frame));
-    }
-
-    #[test]
-    fn files_without_an_end_or_a_frame_are_refused() {
-        let whole = file(&[(0xe1, END), (0xc0, FRAME)], END);
-        for length in 2..whole.len() {
-            let truncated = PictureError::Truncated { format: "JPEG", bytes: length };
-            assert_eq!(Frame::find(&whole[..length]), Err(truncated));
-        }
-        assert_eq!(Frame::find(&file(&[(0xe1, FRAME)], END)), Err(broken("there is no frame")));
-        let short = Frame::find(&file(&[(0xc0, &[8, 0, 3, 0])], END));
-        assert_eq!(short, Err(broken("the frame header is too short")));
-    }
-
-    #[test]
-    fn sizes_are_checked_against_the_bytes_that_are_there() {
-        let check = |height, width, bytes| Frame(Size { height, width }).check(bytes);
-        // A kilobyte has 8,192 bits, each good for a block of 64 pixels at most.
-        assert_eq!(check(512, 1024, 1024), Ok(()));
-        let refused = check(513, 1024, 1024).unwrap_err();
-        let told = "JPEG: 1024 bytes cannot hold the 1024 x 513 pixels they announce";
-        assert_eq!(refused.to_string(), told);
-        let bomb = check(65_535, 65_535, 1024).unwrap_err();
-        assert!(matches!(bomb, PictureError::TooLarge { .. }), "{bomb}");
-        assert!(matches!(check(0, 4, 1024), Err(PictureError::NoPixels { .. })));
-    }
+fn broken(reason: &str) -> PictureError {
+    PictureError::Broken { format: FORMAT, reason: reason.into() }
 }

@@ -76,17 +76,6 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder().join("pictures").join(name)).unwrap()
 }
 
-/// How far from Pillow's a picture may be: libjpeg rounds its transforms and mixes its chroma
-/// in another way. Measured on these files.
-fn allowed(name: &str) -> (u8, f64) {
-    match name {
-        "420.jpg" | "progressive-420.jpg" | "restarts.jpg" => (4, 0.42),
-        "422.jpg" => (2, 0.15),
-        _ if name.ends_with(".jpg") || name == "png-by-name.png" => (2, 0.014),
-        _ => (0, 0.0),
-    }
-}
-
 #[test]
 fn pictures_are_pillows() {
     let pictures = golden().pictures;
@@ -94,8 +83,7 @@ fn pictures_are_pillows() {
     for Decoded { file: name, picture } in pictures {
         let found = Picture::decode(&file(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (most, mean) = picture.difference(&found);
-        let allowed = allowed(&name);
-        assert!(most <= allowed.0 && mean <= allowed.1, "{name}: at most {most}, mean {mean}");
+        assert!(most == 0, "{name}: at most {most}, mean {mean}");
     }
 }
 

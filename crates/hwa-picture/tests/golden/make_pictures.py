@@ -82,7 +82,17 @@ def jpegs():
         "rgb.jpg": jpeg(keep_rgb=True),
         "cmyk.jpg": jpeg(inks),
         "ycck.jpg": patched_transform(jpeg(inks), 2),
+        "cmyk-420.jpg": jpeg(inks, subsampling="4:2:0"),
+        "ycck-422.jpg": patched_transform(jpeg(inks, subsampling="4:2:2"), 2),
         "restarts.jpg": jpeg(restart_marker_blocks=1),
+        "scans-444.jpg": assembled(1, 1),
+        "scans-420.jpg": assembled(2, 2),
+        "scans-440.jpg": assembled(1, 2),
+        "scans-411.jpg": assembled(4, 1),
+        "scans-410.jpg": assembled(4, 2),
+        "narrow-420.jpg": jpeg(image.crop((0, 0, 3, 9)), subsampling="4:2:0"),
+        "narrow-422.jpg": jpeg(image.crop((0, 0, 4, 9)), subsampling="4:2:2"),
+        "one.jpg": jpeg(image.crop((0, 0, 1, 1)), subsampling="4:2:0"),
         "progressive-444.jpg": jpeg(subsampling="4:4:4", progressive=True),
         "progressive-420.jpg": jpeg(subsampling="4:2:0", progressive=True),
         "progressive-grey.jpg": jpeg(image.convert("L"), progressive=True),
@@ -98,6 +108,24 @@ def jpegs():
     files["orientation-big-endian.jpg"] = jpeg(subsampling=0, exif=exif(6, ">"))
     files["orientation-9.jpg"] = jpeg(subsampling=0, exif=exif(9))
     return files
+
+
+def assembled(across, down):
+    """A scan for each component, with chroma at a part of the width and height."""
+    luma, *chroma = scene().convert("YCbCr").split()
+    small = (-(-WIDTH // across), -(-HEIGHT // down))
+    parts = [luma, *(plane.resize(small, Image.BOX) for plane in chroma)]
+    content, scans = b"", b""
+    for number, plane in enumerate(parts, 1):
+        # The scan of a grey picture is that of a component, if its tables are the same.
+        grey = saved(plane, "JPEG", quality=90)
+        frame, tables, scan = (grey.index(bytes([255, marker])) for marker in (0xC0, 0xC4, 0xDA))
+        sampling = across << 4 | down if number == 1 else 0x11
+        content += bytes([number, sampling, 0])
+        scans += grey[scan : scan + 5] + bytes([number]) + grey[scan + 6 : -2]
+    size = struct.pack(">BHHB", 8, HEIGHT, WIDTH, 3)
+    frame_header = b"\xff\xc0" + struct.pack(">H", 2 + len(size + content)) + size + content
+    return grey[:frame] + frame_header + grey[tables:scan] + scans + b"\xff\xd9"
 
 
 def exif(orientation, order="<"):

@@ -243,3 +243,124 @@ fn truncated(bytes: usize) -> PictureError {
 fn broken(reason: &str) -> PictureError {
     PictureError::Broken { format: FORMAT, reason: reason.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::vectors::Portable;
+    use super::*;
+
+    /// A file of these segments, with their lengths.
+    fn file(segments: &[(u8, &[u8])], end: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0xff, 0xd8];
+        for (marker, segment) in segments {
+            bytes.extend([0xff, *marker]);
+            bytes.extend((segment.len() as u16 + 2).to_be_bytes());
+            bytes.extend(*segment);
+        }
+        bytes.extend(end);
+        bytes
+    }
+
+    fn told(segments: &[(u8, &[u8])], end: &[u8]) -> String {
+        decode(&file(segments, end)).unwrap_err().to_string()
+    }
+
+    /// Grey, of 3 x 5 pixels.
+    const FRAME: (u8, &[u8]) = (0xc0, &[8, 0, 3, 0, 5, 1, 1, 0x11, 0]);
+    const SCAN: (u8, &[u8]) = (0xda, &[1, 1, 0x00, 0, 63, 0]);
+    const END: &[u8] = &[0xff, 0xd9];
+
+    /// Tables of the code 0 alone: no difference of the mean, and the end of a block.
+    fn codes() -> [Vec<u8>; 2] {
+        [0x00, 0x10].map(|head| [&[head, 1][..], &[0; 15], &[0]].concat())
+    }
+
+    /// A file whose only block is 00 and whose quantisation is all ones.
+    fn smallest(data: &[u8]) -> Vec<u8> {
+        let [dc, ac] = codes();
+        let quantisation = (0xdb, &[&[0][..], &[1; 64]].concat()[..]);
+        file(&[quantisation, FRAME, (0xc4, &dc), (0xc4, &ac), SCAN], &[data, END].concat())
+    }
+
+    #[test]
+    fn the_smallest_file_is_grey() {
+        let picture = decode(&smallest(&[0x3f])).unwrap();
+        assert_eq!(picture, Picture::new(vec![128; 45], 3, 5).unwrap());
+        // Bytes before the end that no block needs do not matter.
+        assert_eq!(decode(&smallest(&[0x3f, 1, 2, 3])).unwrap(), picture);
+    }
+
+    #[test]
+    fn data_that_are_missing_are_not_made_up() {
+        let missing = decode(&smallest(&[])).unwrap_err().to_string();
+        assert_eq!(missing, "JPEG: the compressed data end before the picture does");
+        let wrong = decode(&smallest(&[0xff, 0])).unwrap_err().to_string();
+        assert_eq!(wrong, "JPEG: the compressed data have a code that is in no table");
+    }
+
+    #[test]
+    fn files_without_their_end_are_truncated_wherever_they_end() {
+        let whole = smallest(&[0x3f]);
+        for length in 3..whole.len() {
+            let truncated = PictureError::Truncated { format: "JPEG", bytes: length };
+            assert_eq!(decode(&whole[..length]), Err(truncated));
+        }
+    }
+
+    #[test]
+    fn a_thumbnail_in_a_segment_is_passed_over() {
+        let thumbnail = smallest(&[0x3f]);
+        let mut bytes = smallest(&[0x3f]);
+        let segment = file(&[(0xe1, &thumbnail)], &[]);
+        bytes.splice(2..2, segment[2..].iter().copied());
+        assert_eq!(decode(&bytes), decode(&thumbnail));
+    }
+
+    #[test]
+    fn segments_out_of_order_are_told() {
+        assert_eq!(told(&[], END), "JPEG: there is no frame");
+        assert_eq!(told(&[SCAN], END), "JPEG: a scan comes before the frame");
+        assert_eq!(told(&[FRAME], END), "JPEG: a component is missing");
+        assert_eq!(told(&[FRAME, FRAME], END), "JPEG: there are two frames");
+        assert_eq!(told(&[FRAME, SCAN], END), "JPEG: a scan needs a table that is not there");
+        let arithmetic = told(&[(0xc9, FRAME.1)], END);
+        assert!(arithmetic.ends_with("arithmetic coding are not read"), "{arithmetic}");
+    }
+
+    #[test]
+    fn sizes_are_checked_against_the_bytes_that_are_there() {
+        let sized = |height: u16, width: u16, spare: usize| {
+            let [h0, h1] = height.to_be_bytes();
+            let [w0, w1] = width.to_be_bytes();
+            let frame = [8, h0, h1, w0, w1, 1, 1, 0x11, 0];
+            let bytes = file(&[(0xc0, &frame), (0xfe, &vec![0; spare])], END);
+            (bytes.len(), decode(&bytes).unwrap_err())
+        };
+        // A kilobyte has 8,192 bits, each good for a block of 64 pixels at most.
+        let (length, error) = sized(512, 1024, 1024 - 21);
+        assert_eq!((length, error), (1024, broken("a component is missing")));
+        let (_, error) = sized(513, 1024, 1024 - 21);
+        let told = "JPEG: 1024 bytes cannot hold the 1024 x 513 pixels they announce";
+        assert_eq!(error.to_string(), told);
+        let (_, error) = sized(65_535, 65_535, 0);
+        assert!(matches!(error, PictureError::TooLarge { .. }), "{error}");
+        let (_, error) = sized(0, 4, 0);
+        assert_eq!(error, PictureError::NoPixels { height: 0, width: 4 });
+    }
+
+    #[test]
+    fn every_cpu_decodes_alike() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/pictures");
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            if bytes.starts_with(&[0xff, 0xd8]) {
+                let native = fast(Decoding { bytes: &bytes }).unwrap();
+                let portable = Decoding { bytes: &bytes }.run(Portable).unwrap();
+                assert!(native.pixels == portable.pixels);
+                files += 1;
+            }
+        }
+        assert!(files > 30, "{files}");
+    }
+}

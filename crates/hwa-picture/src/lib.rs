@@ -16,7 +16,7 @@ pub use resize::{Rectangle, resized, shorter_to};
 pub use shape::ImageShape;
 
 /// More pixels than this are refused before memory is taken for them. Decoding takes up to
-/// eleven bytes a pixel.
+/// sixteen bytes a pixel.
 pub const MAX_PIXELS: usize = 100_000_000;
 
 /// The longest side of a picture.

@@ -113,3 +113,58 @@ pub(super) fn extended(bits: i32, size: u32) -> i32 {
     let below = ((bits << 1) >> size) - 1;
     bits + (below & ((-1 << size) + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_end_at_a_marker_and_lose_their_stuffing() {
+        let mut data = Data::default();
+        let rest = data.take(&[0xa5, 0xff, 0, 0x12, 0xff, 0xd9, 7]);
+        assert_eq!(rest, [0xff, 0xd9, 7]);
+        let mut bits = data.bits();
+        bits.refill();
+        assert_eq!(
+            [bits.take(4), bits.take(0), bits.take(12), bits.take(8)],
+            [0xa, 0, 0x5ff, 0x12]
+        );
+        assert!(!bits.is_overdrawn());
+        assert_eq!(bits.take(1), 0);
+        assert!(bits.is_overdrawn());
+        // A file may end anywhere.
+        assert!(data.take(&[1, 0xff]).starts_with(&[0xff]));
+        assert!(data.take(&[1, 2]).is_empty());
+        assert!(data.take(&[]).is_empty());
+    }
+
+    #[test]
+    fn refills_repeat_nothing_and_lose_nothing() {
+        let bytes: Vec<u8> = (0..100u8).collect();
+        let mut data = Data::default();
+        data.take(&bytes);
+        let mut bits = data.bits();
+        for (at, byte) in bytes.iter().enumerate() {
+            // By turns of 3 and 5 bits, which never end at the end of what is held.
+            bits.refill();
+            let upper = bits.take(3);
+            bits.refill();
+            assert_eq!(upper << 5 | bits.take(5), i32::from(*byte), "byte {at}");
+        }
+        assert!(!bits.is_overdrawn());
+        for _ in 0..40 {
+            bits.refill();
+            assert_eq!(bits.take(16), 0);
+        }
+        assert!(bits.is_overdrawn());
+    }
+
+    #[test]
+    fn numbers_without_their_first_bit_are_negative() {
+        // Of two bits: -3, -2, 2, 3; of none: 0.
+        assert_eq!([0, 1, 2, 3].map(|bits| extended(bits, 2)), [-3, -2, 2, 3]);
+        assert_eq!(extended(0, 0), 0);
+        assert_eq!([0, 1].map(|bits| extended(bits, 1)), [-1, 1]);
+        assert_eq!([0, 0x7fff].map(|bits| extended(bits, 15)), [-0x7fff, 0x7fff]);
+    }
+}

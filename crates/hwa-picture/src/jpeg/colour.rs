@@ -196,3 +196,52 @@ fn widen<const BITS: u32>(sums: &[u16], out: &mut [u8]) {
     }
     *last = [((3 * end + before + first) >> BITS) as u8, ((4 * end + second) >> BITS) as u8];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[u8]) -> Vec<Component> {
+        let ratio = Ratio { across: 1, down: 1 };
+        let component = |&id| Component { id, across: 1, down: 1, ratio, quantisation: 0 };
+        names.iter().map(component).collect()
+    }
+
+    #[test]
+    fn components_mean_what_libjpeg_says() {
+        let of = |names: &[u8], jfif, adobe| Meaning::of(&named(names), jfif, adobe);
+        assert_eq!(of(&[1], false, Some(0)), Meaning::Grey);
+        assert_eq!(of(&[1, 2, 3], false, None), Meaning::YCbCr);
+        assert_eq!(of(b"RGB", false, None), Meaning::Rgb);
+        assert_eq!(of(b"RGB", true, None), Meaning::YCbCr);
+        assert_eq!(of(b"RGB", false, Some(1)), Meaning::YCbCr);
+        assert_eq!(of(&[1, 2, 3], false, Some(0)), Meaning::Rgb);
+        assert_eq!(of(&[1, 2, 3], true, Some(0)), Meaning::YCbCr);
+        assert_eq!(of(&[1, 2, 3, 4], false, None), Meaning::Cmyk);
+        assert_eq!(of(&[1, 2, 3, 4], false, Some(0)), Meaning::Cmyk);
+        assert_eq!(of(&[1, 2, 3, 4], false, Some(2)), Meaning::Ycck);
+    }
+
+    #[test]
+    fn new_samples_lie_at_a_quarter_of_the_way() {
+        let mut out = [0; 6];
+        widen::<2>(&[0, 100, 200], &mut out);
+        // 0, 25, 75, 125, 175, 200, of which those with a half are rounded by turns.
+        assert_eq!(out, [0, 25, 75, 125, 175, 200]);
+        // Over two rows as well: sums are four times as large.
+        widen::<4>(&[0, 400, 800], &mut out);
+        assert_eq!(out, [0, 25, 75, 125, 175, 200]);
+    }
+
+    #[test]
+    fn colours_and_inks_follow_the_hand_computed_values() {
+        let mut pixel = [[0; 3]];
+        // 100 + 1.402 * 50, 100 - 0.34414 * -28 - 0.71414 * 50, 100 + 1.772 * -28
+        colours(&[100], &[100], &[178], &mut pixel);
+        assert_eq!(pixel, [[170, 74, 50]]);
+        // Half of the light of each, as 255 is no ink.
+        together(&[255], &[100], &[0], &mut pixel);
+        print::<false>(&[128], &mut pixel);
+        assert_eq!(pixel, [[128, 50, 0]]);
+    }
+}

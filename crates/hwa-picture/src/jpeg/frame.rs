@@ -161,3 +161,42 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame of 10 x 19 pixels with components of this sampling.
+    fn sampled(samplings: &[u8]) -> Result<Frame, &'static str> {
+        let mut segment = vec![8, 0, 10, 0, 19, samplings.len() as u8];
+        for (id, &sampling) in samplings.iter().enumerate() {
+            segment.extend([id as u8, sampling, 0]);
+        }
+        Frame::read(&segment, false)
+    }
+
+    #[test]
+    fn blocks_and_units_follow_the_hand_computed_numbers() {
+        let frame = sampled(&[0x22, 0x11, 0x11]).unwrap();
+        // Units of 16 x 16 pixels; luma of 10 x 19, chroma of 5 x 10 samples.
+        assert_eq!(frame.units(), (1, 2));
+        assert_eq!((frame.blocks(0), frame.padded_blocks(0)), ((2, 3), (2, 4)));
+        assert_eq!((frame.blocks(1), frame.padded_blocks(1)), ((1, 2), (1, 2)));
+        assert_eq!(frame.components[1].ratio, Ratio { across: 2, down: 2 });
+        let grey = sampled(&[0x22]).unwrap();
+        assert_eq!((grey.units(), grey.padded_blocks(0)), ((2, 3), (2, 3)));
+    }
+
+    #[test]
+    fn frames_that_are_not_read_are_told() {
+        let told = |samplings: &[u8]| sampled(samplings).unwrap_err();
+        assert!(told(&[0x11, 0x11]).contains("one, three or four components"));
+        assert!(told(&[0x01, 0x11, 0x11]).contains("no or more than four samples"));
+        assert!(told(&[0x51, 0x11, 0x11]).contains("no or more than four samples"));
+        assert!(told(&[0x31, 0x21, 0x11]).contains("between pixels"));
+        assert!(Frame::read(&[12, 0, 1, 0, 1, 1, 0, 0x11, 0], false).is_err());
+        assert_eq!(Frame::read(&[8, 0, 1], false), Err("the frame header is too short"));
+        let short = Frame::read(&[8, 0, 1, 0, 1, 3, 0, 0x11, 0], false);
+        assert_eq!(short, Err("the frame header is too short"));
+    }
+}

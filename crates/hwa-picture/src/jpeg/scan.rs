@@ -308,3 +308,58 @@ impl<'a> Blocks<'a> {
         Ok(last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(is_progressive: bool) -> Frame {
+        let segment = [8, 0, 3, 0, 5, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1];
+        Frame::read(&segment, is_progressive).unwrap()
+    }
+
+    fn read(is_progressive: bool, segment: &[u8]) -> Result<Scan, &'static str> {
+        Scan::read(segment, &frame(is_progressive))
+    }
+
+    #[test]
+    fn scan_headers_name_components_of_the_frame_in_its_order() {
+        let scan = read(false, &[2, 1, 0x00, 3, 0x12, 9, 9, 9]).unwrap();
+        let parts = [Part { component: 0, dc: 0, ac: 0 }, Part { component: 2, dc: 1, ac: 2 }];
+        assert_eq!(scan.parts, parts);
+        assert_eq!((scan.first, scan.last, scan.below), (0, 63, 0));
+        for wrong in [
+            &[][..],
+            &[0, 0, 63, 0],
+            &[1, 4, 0, 0, 63, 0],
+            &[2, 3, 0, 1, 0, 0, 63, 0],
+            &[2, 1, 0, 1, 0, 0, 63, 0],
+            &[1, 1, 0, 0, 63],
+        ] {
+            assert_eq!(read(false, wrong), Err("a scan header is wrong"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn progressive_scans_have_means_or_a_band_of_one_component() {
+        let of = |first, last, bits| read(true, &[1, 1, 0, first, last, bits]);
+        assert!(!of(0, 0, 0x01).unwrap().refines);
+        assert!(of(0, 0, 0x10).unwrap().refines);
+        assert!(of(1, 63, 0x21).unwrap().refines);
+        for (first, last, bits) in
+            [(0, 63, 0), (2, 1, 0), (1, 64, 0), (1, 5, 0x20), (1, 5, 0x0e), (1, 5, 0x11)]
+        {
+            assert!(of(first, last, bits).is_err(), "{first} to {last}, {bits:x}");
+        }
+        assert!(read(true, &[2, 1, 0, 2, 0, 1, 5, 0]).is_err());
+    }
+
+    #[test]
+    fn every_place_of_a_block_is_in_the_zigzag() {
+        let mut places = ZIGZAG;
+        places.sort_unstable();
+        assert!(places.iter().enumerate().all(|(at, &place)| at == usize::from(place)));
+        // The first ten lie in the upper left quarter.
+        assert!(ZIGZAG[..10].iter().all(|place| place / 8 < 4 && place % 8 < 4));
+    }
+}

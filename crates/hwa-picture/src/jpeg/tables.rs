@@ -90,7 +90,7 @@ impl Entry {
 }
 
 /// A run of zeros and the number behind it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) run: usize,
     pub(super) value: i32,
@@ -164,5 +164,78 @@ impl Codes {
         bits.skip(length as u32);
         let place = (next >> (16 - length)) as i32 + self.offsets[length];
         self.symbols.get(usize::try_from(place).ok()?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bits::Data;
+    use super::*;
+
+    /// A segment with one table of the first class.
+    fn segment(counts: [u8; 16], symbols: &[u8]) -> Vec<u8> {
+        [&[0x10], &counts[..], symbols].concat()
+    }
+
+    #[test]
+    fn codes_short_and_long_are_read_with_the_numbers_behind_them() {
+        // 0: the end; 10: two zeros and a number of three bits; 110: a number of twelve;
+        // 111 1111 1111 0: a zero and a number of one bit, by a code longer than the table.
+        let mut counts = [0; 16];
+        (counts[0], counts[1], counts[2], counts[11]) = (1, 1, 1, 1);
+        let mut tables = Tables::default();
+        tables.define_codes(&segment(counts, &[0x00, 0x23, 0x0c, 0x11])).unwrap();
+        let codes = tables.ac[0].as_deref().unwrap();
+        let mut data = Data::default();
+        // 0 | 10 101 | 110 000000000001 | 111000000000 1
+        data.take(&[0b0101_0111, 0b0000_0000, 0b0000_1111, 0b0000_0000, 0b0100_0000]);
+        let mut bits = data.bits();
+        let mut next = || {
+            bits.refill();
+            codes.step(&mut bits)
+        };
+        assert_eq!(next(), Some(Step::END));
+        assert_eq!(next(), Some(Step { run: 2, value: 5 }));
+        assert_eq!(next(), Some(Step { run: 0, value: 1 - 4095 }));
+        assert_eq!(next(), Some(Step { run: 1, value: 1 }));
+    }
+
+    #[test]
+    fn a_code_that_is_in_no_table_is_none() {
+        let mut counts = [0; 16];
+        counts[1] = 1;
+        let mut tables = Tables::default();
+        tables.define_codes(&segment(counts, &[0])).unwrap();
+        let mut data = Data::default();
+        data.take(&[0b0100_0000]);
+        let mut bits = data.bits();
+        bits.refill();
+        assert_eq!(tables.ac[0].as_deref().unwrap().step(&mut bits), None);
+    }
+
+    #[test]
+    fn tables_that_cannot_be_are_refused() {
+        let mut tables = Tables::default();
+        let mut counts = [0; 16];
+        counts[0] = 3;
+        let refused = tables.define_codes(&segment(counts, &[0, 1, 2]));
+        assert_eq!(refused, Err("a Huffman table has more codes than fit"));
+        let refused = tables.define_codes(&segment([255; 16], &[0; 16 * 255]));
+        assert_eq!(refused, Err("a Huffman table has more codes than fit"));
+        assert_eq!(tables.define_codes(&[0x10, 0]), Err("a Huffman table is too short"));
+        assert_eq!(tables.define_codes(&[0x24]), Err("a Huffman table is of no known class"));
+        assert_eq!(tables.define_codes(&[0x14]), Err("a Huffman table has a number above 3"));
+        let short = tables.define_quantisation(&[0x10; 128]);
+        assert_eq!(short, Err("a quantisation table is too short"));
+        let wrong = tables.define_quantisation(&[4; 65]);
+        assert_eq!(wrong, Err("a quantisation table has a number above 3"));
+    }
+
+    #[test]
+    fn quantisation_has_one_or_two_bytes_a_step() {
+        let mut tables = Tables::default();
+        let wide = [&[0x11], &[1, 2].repeat(64)[..]].concat();
+        tables.define_quantisation(&[&[0x00], &[7; 64][..], &wide].concat()).unwrap();
+        assert_eq!(tables.quantisation[..2], [Some([7; 64]), Some([0x102; 64])]);
     }
 }

@@ -61,3 +61,74 @@ fn pass<V: Vectors, const SHIFT: i32>(v: V, input: [V::Line; 8]) -> [V::Line; 8]
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+    use proptest::prelude::*;
+
+    use super::super::vectors::{Portable, Work, fast};
+    use super::*;
+
+    /// Whole, and as if only the upper left quarter were set.
+    struct Both([i16; 64]);
+
+    impl Work for Both {
+        type Output = [[[u8; 8]; 8]; 2];
+
+        #[inline(always)]
+        fn run<V: Vectors>(self, v: V) -> Self::Output {
+            [transformed::<V, 8>(v, &self.0), transformed::<V, 4>(v, &self.0)]
+        }
+    }
+
+    /// The definition, before rounding.
+    fn defined(block: &[i16; 64], y: usize, x: usize) -> f64 {
+        let wave = |at: usize, frequency: usize| {
+            let height = if frequency == 0 { FRAC_1_SQRT_2 } else { 1.0 };
+            height * ((2 * at + 1) as f64 * frequency as f64 * PI / 16.0).cos()
+        };
+        let terms = block.iter().enumerate();
+        let sum: f64 =
+            terms.map(|(k, &value)| f64::from(value) * wave(y, k / 8) * wave(x, k % 8)).sum();
+        sum / 4.0 + 128.0
+    }
+
+    proptest! {
+        #[test]
+        fn the_transform_is_within_a_level_of_its_definition(
+            values in prop::collection::vec(-300..300i16, 64),
+        ) {
+            let block: [i16; 64] = values.try_into().unwrap();
+            let [pixels, _] = fast(Both(block));
+            for (y, row) in pixels.iter().enumerate() {
+                for (x, &pixel) in row.iter().enumerate() {
+                    let expected = defined(&block, y, x).clamp(0.0, 255.0);
+                    prop_assert!((f64::from(pixel) - expected).abs() < 1.0);
+                }
+            }
+        }
+
+        #[test]
+        fn every_cpu_transforms_alike(values in prop::collection::vec(any::<i16>(), 64)) {
+            let block: [i16; 64] = values.try_into().unwrap();
+            prop_assert_eq!(fast(Both(block)), Both(block).run(Portable));
+        }
+
+        #[test]
+        fn zeros_are_left_out_without_a_difference(
+            values in prop::collection::vec(-900..900i16, 16), mean: i16,
+        ) {
+            let mut block = [0; 64];
+            for (at, value) in values.into_iter().enumerate() {
+                block[at / 4 * 8 + at % 4] = value;
+            }
+            let [whole, quarter] = fast(Both(block));
+            prop_assert_eq!(whole, quarter);
+            let mut flat = [0; 64];
+            flat[0] = mean >> 2;
+            prop_assert_eq!(fast(Both(flat))[0], [[level(flat[0]); 8]; 8]);
+        }
+    }
+}

@@ -317,11 +317,15 @@ fn weights_that_do_not_fit_name_the_tensor() {
         command.arg(weights).output().unwrap()
     };
     let best = run.join("best.safetensors");
-    failed(&evaluate("resnet20", &best), 1, "`layer1.1.bn1.bias` is missing");
+    failed(&evaluate("resnet20", &best), 1, "missing: `layer1.1.bn1.bias`, ");
     let cut = folder.path().join("cut.safetensors");
     let bytes = fs::read(&best).unwrap();
     fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
     failed(&evaluate("resnet8", &cut), 1, "is not a safetensors file");
+    // PyTorch's files come the same way: this one holds two layers, that one a command.
+    let saved = |name| Path::new("../hwa-store/tests/golden").join(name);
+    failed(&evaluate("resnet8", &saved("training.pth")), 1, "missing: `bn1.bias`");
+    failed(&evaluate("resnet8", &saved("system.pt")), 1, "it asks for `posix.system`: refused");
 }
 
 #[test]

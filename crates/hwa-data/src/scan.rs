@@ -27,6 +27,20 @@ pub(crate) struct ClassFolders {
     pub(crate) strays: usize,
 }
 
+impl ClassFolders {
+    /// Checks that there are as many classes as the data set has.
+    pub(crate) fn ensure(&self, folder: &Path, classes: usize) -> Result<(), DataError> {
+        let found = self.classes.len();
+        match found == classes {
+            true => Ok(()),
+            false => {
+                let reason = format!("{found} folders of classes, expected {classes}");
+                Err(DataError::WrongContent { path: folder.to_owned(), reason })
+            }
+        }
+    }
+}
+
 /// Finds the classes of a folder and their images, with paths below `root`.
 pub(crate) fn class_folders(root: &Path, folder: &Path) -> Result<ClassFolders, DataError> {
     let mut found = ClassFolders::default();

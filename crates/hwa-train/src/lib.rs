@@ -49,4 +49,4 @@ pub use replica::{Recalibration, Replica, ReplicaError, State, Step, StepStats, 
 pub use run::{BuildReplica, Outcome, Run};
 pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
 pub use span::{Span, SpanError};
-pub use state::{Identity, SavedState};
+pub use state::{Identity, SavedState, has_state};

@@ -363,16 +363,7 @@ impl StateStore {
 
     /// Steps and paths of the manifests, oldest first.
     fn manifests(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
-        let mut found = Vec::new();
-        for path in list(&self.folder)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let step = name.strip_prefix("manifest-").and_then(|n| n.strip_suffix(".json"));
-            if let Some(step) = step.and_then(|s| s.parse().ok()) {
-                found.push((step, path));
-            }
-        }
-        found.sort();
-        Ok(found)
+        manifests_in(&self.folder)
     }
 
     /// The files `<kind>-<model>-<number>.safetensors`.
@@ -412,6 +403,26 @@ fn flatten(state: &State) -> Result<Weights, TrainError> {
 fn to_json<T: Serialize>(value: &T, path: &Path) -> Result<serde_json::Value, TrainError> {
     let wrap = |source| StoreError::Json { path: path.to_owned(), source };
     Ok(serde_json::to_value(value).map_err(wrap)?)
+}
+
+/// Whether a run has a complete state to go on from: then what it began with is not needed
+/// any more. The models' files alone are no state, as its manifest comes after them.
+pub fn has_state(run: &Path) -> bool {
+    manifests_in(&run.join("state")).is_ok_and(|manifests| !manifests.is_empty())
+}
+
+/// The manifests of complete states by their steps, oldest first.
+fn manifests_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>, TrainError> {
+    let mut found = Vec::new();
+    for path in list(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let step = name.strip_prefix("manifest-").and_then(|n| n.strip_suffix(".json"));
+        if let Some(step) = step.and_then(|s| s.parse().ok()) {
+            found.push((step, path));
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {

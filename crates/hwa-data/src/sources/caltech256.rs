@@ -73,10 +73,7 @@ fn lists(root: &Path, classes: usize) -> Result<Lists, DataError> {
         found.classes.pop();
         found.files.retain(|file| (file.label as usize) < found.classes.len());
     }
-    if found.classes.len() != classes {
-        let reason = format!("{} folders of classes, expected {classes}", found.classes.len());
-        return Err(DataError::WrongContent { path: root.to_owned(), reason });
-    }
+    found.ensure(root, classes)?;
     let (classes, train, strays) = (found.classes, found.files, found.strays);
     Ok(Lists { root: root.to_owned(), classes, train, strays, ..Lists::default() })
 }

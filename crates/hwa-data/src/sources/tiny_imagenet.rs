@@ -50,10 +50,7 @@ fn read(request: &Request<'_>) -> Result<Published, DataError> {
 /// `train/<class>/images/*.JPEG`, and `val/images/*.JPEG` with a list of their classes.
 fn lists(root: &Path, classes: usize) -> Result<Lists, DataError> {
     let mut train = class_folders(root, &root.join("train"))?;
-    if train.classes.len() != classes {
-        let reason = format!("{} folders of classes, expected {classes}", train.classes.len());
-        return Err(DataError::WrongContent { path: root.join("train"), reason });
-    }
+    train.ensure(&root.join("train"), classes)?;
     // Each class has a list of boxes beside its images.
     train.strays = train.strays.saturating_sub(classes);
     let list = List::read(root.join(HOME.marker))?;

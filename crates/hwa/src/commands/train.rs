@@ -77,7 +77,7 @@ impl Planned {
         // A network that cannot be built for such images is better found now than by its thread.
         spec.cost(opened::task(&source))?;
         let initial = match &arguments.resume {
-            Some(run) if has_state(run) => None,
+            Some(run) if hwa_train::has_state(run) => None,
             _ => asked.initial_weights(spec, opened::task(&source))?,
         };
         let settings = asked.experiment.settings(source.splits.train.len());
@@ -253,15 +253,6 @@ struct Asked {
 /// Whether the last layer is that of a file or drawn anew.
 fn head(model: &Model) -> Head {
     if model.new_head { Head::Fresh } else { Head::Kept }
-}
-
-/// Whether a run has a state, and no need of what it began with.
-fn has_state(run: &Path) -> bool {
-    let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("manifest-"))
-    };
-    // A state is there when its manifest is: the models' files come before.
-    std::fs::read_dir(run.join("state")).is_ok_and(|mut states| states.any(is_manifest))
 }
 
 impl Asked {

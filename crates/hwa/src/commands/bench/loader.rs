@@ -15,8 +15,8 @@ use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
 use hwa_train::{Replica, Step};
 use serde_json::json;
 
-use super::made_up;
 use super::step::all_at_once;
+use super::{made_up, median};
 use crate::arguments::BenchLoader;
 use crate::environment;
 use crate::failure::Failure;
@@ -185,11 +185,6 @@ fn stepping(
 
 fn next(batches: &mut Ahead) -> Result<Batch, Failure> {
     Ok(batches.next().ok_or(DataError::NoExamples)??)
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
 /// A replica that counts its steps.

@@ -27,6 +27,12 @@ fn task(spec: ModelSpec, size: Option<NonZeroUsize>, classes: NonZeroUsize) -> T
     Task { images, classes: classes.get() }
 }
 
+/// The middle one of some times, or no time at all for none.
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::INFINITY)
+}
+
 /// Megabytes in words.
 fn megabytes(number: Option<f64>) -> String {
     number.map_or("unknown".to_owned(), |mb| format!("{mb:.0} MB"))

@@ -11,7 +11,7 @@ use hwa_nn::{ModelSpec, Origin, SgdConfig, Task};
 use hwa_train::{Replica, Step};
 use serde_json::json;
 
-use super::{megabytes, task};
+use super::{median, megabytes, task};
 use crate::arguments::BenchStep;
 use crate::environment;
 use crate::failure::Failure;
@@ -128,8 +128,7 @@ fn median_step(
         position.step += 1;
         seconds.push(began.elapsed().as_secs_f64());
     }
-    seconds.sort_by(f64::total_cmp);
-    Ok(seconds[seconds.len() / 2])
+    Ok(median(seconds))
 }
 
 fn noise(task: Task, count: usize, number: u32) -> Batch {

@@ -25,6 +25,10 @@ use crate::error::DataError;
 /// Files larger than this are no photographs.
 const LARGEST_FILE: u64 = 256 << 20;
 
+/// Pictures of more pixels than this are decoded one at a time: they take up to sixteen bytes
+/// a pixel meanwhile, and a gigabyte for each thread is more than a laptop has to spare.
+const LARGE_PICTURE: usize = 16_000_000;
+
 /// One image file and its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LabelledFile {
@@ -44,6 +48,8 @@ pub(crate) struct Studio {
     /// Bytes that may still be kept.
     room: AtomicUsize,
     pool: ThreadPool,
+    /// Held while a large picture is decoded.
+    large: Mutex<()>,
     unreadable: Unreadable,
 }
 
@@ -87,8 +93,12 @@ impl Studio {
             .map_err(|error| DataError::Thread { source: std::io::Error::other(error) })?;
         let shorter = shorter.and_then(NonZeroUsize::new);
         let room = AtomicUsize::new(cache_bytes);
-        let unreadable = Unreadable::default();
-        Ok(Arc::new(Self { root, shorter, on_bad_image, room, pool, unreadable }))
+        let (large, unreadable) = (Mutex::new(()), Unreadable::default());
+        Ok(Arc::new(Self { root, shorter, on_bad_image, room, pool, large, unreadable }))
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     pub(crate) fn unreadable(&self) -> &Unreadable {
@@ -103,8 +113,11 @@ impl Studio {
             Err(Unread::Failed(source)) => return Err(DataError::Io { path, source }),
         };
         // Decoders are made for hostile files, and yet some panic at one now and then.
-        let shorter = self.shorter;
+        let (shorter, large) = (self.shorter, panic::AssertUnwindSafe(&self.large));
         let picture = panic::catch_unwind(|| {
+            let pixels = Picture::announced_pixels(&bytes)?;
+            let _alone = (pixels > LARGE_PICTURE)
+                .then(|| large.lock().unwrap_or_else(PoisonError::into_inner));
             let picture = Picture::decode(&bytes)?;
             match shorter {
                 Some(side) => picture.resize_shorter(side),

@@ -123,6 +123,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// The folder of the image files; `None` if the data set does not consist of such files.
+    pub fn root(&self) -> Option<&Path> {
+        self.studio.as_ref().map(|studio| studio.root())
+    }
+
     /// The image files that could not be read so far, and why.
     pub fn unreadable(&self) -> Vec<(PathBuf, String)> {
         self.studio.as_ref().map_or_else(Vec::new, |studio| studio.unreadable().list())

@@ -24,7 +24,7 @@ use hwa_nn::{
     BurnReplica, Head, Mode, Model, ModelSpec, Network, Origin, Pass, Precision, SgdConfig, Task,
     names,
 };
-use hwa_store::{Metadata, read_tensors, write_tensors};
+use hwa_store::{Metadata, read_checkpoint, read_tensors, write_tensors};
 use noise::{IMAGES, batch, noise_f32};
 use serde::Deserialize;
 
@@ -34,8 +34,8 @@ const ORIGIN: Origin = Origin { seed: 1, replica: 0 };
 /// What two ways of rounding may make of scores, relative to the largest.
 const SCORES: f64 = 1e-4;
 
-/// Files that both sides read and write; `.pt` is another, once it can be read here.
-const SUFFIXES: [&str; 1] = ["safetensors"];
+/// Files that are read here; of these, safetensors are written, too.
+const SUFFIXES: [&str; 2] = ["safetensors", "pt"];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -43,7 +43,7 @@ fn golden() -> PathBuf {
 
 /// A replica with the weights of a file that may come from anywhere.
 fn read(spec: ModelSpec, task: Task, path: &Path) -> BurnReplica<Model> {
-    let (found, _) = read_tensors(path).unwrap();
+    let found = read_checkpoint(path).unwrap().weights;
     let adapted = spec.adapt(found, task, ORIGIN, Head::Kept).unwrap();
     assert!(adapted.fresh.is_empty());
     spec.build_from(task, &adapted.weights, SGD).unwrap()

@@ -18,6 +18,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, PictureError> {
     }
 }
 
+/// The size that a file announces; nothing of it is decoded.
+pub(super) fn announced(bytes: &[u8]) -> Result<Size, PictureError> {
+    match recognise(bytes)? {
+        Format::Jpeg => jpeg::announced(bytes),
+        Format::Other(format, name) => Ok(size_of(&Reading { format, name, bytes }.decoder()?)),
+    }
+}
+
 /// Turns pixels the way up that the file asks for.
 pub(super) fn upright(
     pixels: Vec<u8>,
@@ -50,15 +58,8 @@ impl Reading<'_> {
             // Its pixels may be there, but what stands behind them is missing.
             return Err(self.truncated());
         }
-        let mut reader = ImageReader::with_format(Cursor::new(self.bytes), self.format);
-        let mut limits = Limits::default();
-        // Sixteen bits of four channels are the most that a pixel takes, and once more on the
-        // way.
-        limits.max_alloc = Some(16 * MAX_PIXELS as u64);
-        reader.limits(limits);
-        let mut decoder = reader.into_decoder().map_err(|error| self.explain(error))?;
-        let (width, height) = decoder.dimensions();
-        let size = Size { height: height as usize, width: width as usize };
+        let mut decoder = self.decoder()?;
+        let size = size_of(&decoder);
         size.check()?;
         let colour = decoder.color_type();
         // Optional, and often wrong: a picture is not refused for what is written beside it.
@@ -68,6 +69,17 @@ impl Reading<'_> {
         let mut samples = vec![0; size.height * size.width * channels * deep];
         decoder.read_image(&mut samples).map_err(|error| self.explain(error))?;
         upright(self.to_rgb(samples, colour)?, size, orientation)
+    }
+
+    /// What has read the head of the file.
+    fn decoder(&self) -> Result<impl ImageDecoder + '_, PictureError> {
+        let mut reader = ImageReader::with_format(Cursor::new(self.bytes), self.format);
+        let mut limits = Limits::default();
+        // Sixteen bits of four channels are the most that a pixel takes, and once more on the
+        // way.
+        limits.max_alloc = Some(16 * MAX_PIXELS as u64);
+        reader.limits(limits);
+        reader.into_decoder().map_err(|error| self.explain(error))
     }
 
     /// Three bytes a pixel: transparency is dropped, and of sixteen bits the upper eight stay,
@@ -104,6 +116,11 @@ impl Reading<'_> {
     fn truncated(&self) -> PictureError {
         PictureError::Truncated { format: self.name, bytes: self.bytes.len() }
     }
+}
+
+fn size_of(decoder: &impl ImageDecoder) -> Size {
+    let (width, height) = decoder.dimensions();
+    Size { height: height as usize, width: width as usize }
 }
 
 /// How many bytes a RIFF file says that it has.

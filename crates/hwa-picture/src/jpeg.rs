@@ -38,6 +38,27 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, PictureError> {
     upright(pixels, size, orientation)
 }
 
+/// The size that a file announces; nothing of it is decoded.
+pub(super) fn announced(bytes: &[u8]) -> Result<Size, PictureError> {
+    let length = bytes.len();
+    // Behind the marker of the begin, whose bytes were recognised.
+    let mut rest = &bytes[2..];
+    loop {
+        let (marker, behind) = next_marker(rest).ok_or_else(|| truncated(length))?;
+        rest = behind;
+        match marker {
+            0x01 | 0xd0..=0xd8 => continue,
+            0xd9 | 0xda => return Err(broken("there is no frame")),
+            _ => {}
+        }
+        let (segment, behind) = segment(rest).ok_or_else(|| truncated(length))?;
+        rest = behind;
+        if matches!(marker, 0xc0..=0xc2) {
+            return Ok(Frame::read(segment, marker == 0xc2).map_err(broken)?.size);
+        }
+    }
+}
+
 /// Pixels as they lie in a file.
 struct Decoded {
     pixels: Vec<u8>,
@@ -286,6 +307,7 @@ mod tests {
     fn the_smallest_file_is_grey() {
         let picture = decode(&smallest(&[0x3f])).unwrap();
         assert_eq!(picture, Picture::new(vec![128; 45], 3, 5).unwrap());
+        assert_eq!(announced(&smallest(&[])), Ok(Size { height: 3, width: 5 }));
         // Bytes before the end that no block needs do not matter.
         assert_eq!(decode(&smallest(&[0x3f, 1, 2, 3])).unwrap(), picture);
     }
@@ -319,6 +341,9 @@ mod tests {
     #[test]
     fn segments_out_of_order_are_told() {
         assert_eq!(told(&[], END), "JPEG: there is no frame");
+        assert_eq!(announced(&file(&[], END)), Err(broken("there is no frame")));
+        assert_eq!(announced(&file(&[SCAN], END)), Err(broken("there is no frame")));
+        assert_eq!(announced(&file(&[], &[])), Err(truncated(2)));
         assert_eq!(told(&[SCAN], END), "JPEG: a scan comes before the frame");
         assert_eq!(told(&[FRAME], END), "JPEG: a component is missing");
         assert_eq!(told(&[FRAME, FRAME], END), "JPEG: there are two frames");

@@ -49,6 +49,13 @@ impl Picture {
         decode::decode(bytes)
     }
 
+    /// How many pixels a file announces, by its head alone. That says
+    /// nothing about whether it can be decoded.
+    pub fn announced_pixels(bytes: &[u8]) -> Result<usize, PictureError> {
+        let Size { height, width } = decode::announced(bytes)?;
+        Ok(height.saturating_mul(width))
+    }
+
     /// Three bytes a pixel.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels

@@ -84,6 +84,8 @@ fn pictures_are_pillows() {
         let found = Picture::decode(&file(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (most, mean) = picture.difference(&found);
         assert!(most == 0, "{name}: at most {most}, mean {mean}");
+        let announced = Picture::announced_pixels(&file(&name)).unwrap();
+        assert_eq!(announced, found.height() * found.width(), "{name}");
     }
 }
 

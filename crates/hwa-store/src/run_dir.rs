@@ -8,6 +8,7 @@
 //! state/               what a resumed run goes on from
 //! best.safetensors     the chosen weights, ready to use
 //! summary.json         the final figures
+//! left-out.json        images that could not be read
 //! report/curves.svg    accuracy by cycle
 //! ```
 
@@ -120,6 +121,11 @@ impl RunDir {
     /// The final figures.
     pub fn summary(&self) -> PathBuf {
         self.path.join("summary.json")
+    }
+
+    /// The images that could not be read, if there are any.
+    pub fn left_out(&self) -> PathBuf {
+        self.path.join("left-out.json")
     }
 
     /// The folder of resumable states.

@@ -6,6 +6,7 @@ mod console;
 mod counting;
 mod environment;
 mod failure;
+mod left_out;
 mod notices;
 mod opened;
 mod output;

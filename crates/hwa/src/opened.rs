@@ -10,10 +10,8 @@ use hwa_store::{Checkpoint, Metadata, StoreError, read_checkpoint, read_to_strin
 use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
 use crate::arguments::Subject;
-use crate::console::counted;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::tell;
 use crate::terminal::Voice;
 
 /// What is measured or re-estimated, and with which images.
@@ -205,20 +203,4 @@ pub(crate) fn on_threads<T: Send>(
         .build()
         .map_err(|error| Failure::Run(error.into()))?;
     pool.install(work)
-}
-
-/// Tells of images that were left out, in one line, however many there were; gives their
-/// number.
-pub(crate) fn tell_of_unreadable(source: &Source) -> usize {
-    let files = source.unreadable();
-    if let [(first, reason), rest @ ..] = files.as_slice() {
-        let more =
-            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        tell(format_args!(
-            "{} could not be read: `{}` ({reason}){more}; `hwa data check` lists them all",
-            counted(files.len() as u64, "image"),
-            first.display()
-        ));
-    }
-    files.len()
 }

@@ -629,6 +629,8 @@ fn the_speed_of_recalibration_is_measured_over_every_image() {
 
 #[test]
 fn a_network_that_the_images_are_too_small_for_says_so() {
+    let folder = succeeded(&hwa(&["models", "--data", "folder"]).output().unwrap());
+    assert!(folder.contains("counted for 10 classes"), "{folder}");
     let table = succeeded(&hwa(&["models", "--data", "digits"]).output().unwrap());
     assert!(table.contains("the images are too small for vgg16_cifar"), "{table}");
     let expected = "expected at least 32 x 32 for this network";

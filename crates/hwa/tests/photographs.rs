@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // it is a test
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -138,6 +138,70 @@ fn a_run_does_not_go_on_with_other_images() {
     assert!(message.contains("`data.digest` was 20 files"), "{message}");
     let message = refused(&hwa(&["evaluate", "--run"]).arg(&run).output().unwrap(), 2);
     assert!(message.contains("now it is 21 files"), "{message}");
+}
+
+/// The newest state of a run that is finished.
+fn newest_state(run: &Path) -> PathBuf {
+    let states = fs::read_dir(run.join("state")).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let mut manifests: Vec<PathBuf> = states.filter(manifest).collect();
+    assert!(manifests.len() >= 2, "there is a state before it");
+    manifests.sort();
+    manifests.pop().unwrap()
+}
+
+#[test]
+fn a_run_with_a_bad_image_goes_on_to_the_same_bytes_whatever_is_kept_in_memory() {
+    let here = tempfile::tempdir().unwrap();
+    let (dir, run) = (here.path().join("images"), here.path().join("run"));
+    photographs(&dir, 2, 15);
+    fs::write(dir.join("stripe 1/bad.jpg"), "<html>404</html>").unwrap();
+    let mut command = train(&dir, &run);
+    for set in ["data.crop=resized", "data.resize=10", "checkpoints.state_every=1"] {
+        command.args(["--set", set]);
+    }
+    let whole = json(&command.output().unwrap());
+    assert_eq!(whole["unreadable_images"], 1);
+    let best = fs::read(run.join("best.safetensors")).unwrap();
+    for (cache, decoders) in [(0, 1), (64, 3)] {
+        for file in [run.join("summary.json"), run.join("best.safetensors"), newest_state(&run)] {
+            fs::remove_file(file).unwrap();
+        }
+        let mut command = hwa(&["train", "--json", "--resume"]);
+        command.arg(&run).args(["--set", &format!("data.cache_mib={cache}")]);
+        let output =
+            command.args(["--set", &format!("data.decoders={decoders}")]).output().unwrap();
+        let again = json(&output);
+        let message = text(&output.stderr);
+        assert!(message.contains("resumed: "), "{message}");
+        // Also if this session did not come across the image.
+        for key in ["test", "validation", "chosen_cycle", "unreadable_images"] {
+            assert_eq!(again[key], whole[key], "{key}");
+        }
+        assert_eq!(fs::read(run.join("best.safetensors")).unwrap(), best);
+    }
+}
+
+#[test]
+fn images_that_cannot_be_read_are_told_of_when_weights_are_measured() {
+    let here = tempfile::tempdir().unwrap();
+    let (dir, run) = (here.path().join("images"), here.path().join("run"));
+    photographs(&dir, 2, 10);
+    fs::write(dir.join("stripe 1/bad.jpg"), "<html>404</html>").unwrap();
+    json(&train(&dir, &run).output().unwrap());
+    let told = "1 image could not be read: `stripe 1/bad.jpg` (not a picture but a page of HTML)";
+    let mut told_of = 0;
+    for split in ["train", "validation", "test"] {
+        let mut command = hwa(&["evaluate", "--json", "--split", split, "--run"]);
+        let output = command.arg(&run).output().unwrap();
+        assert!(json(&output)["top1"].is_number(), "{}", text(&output.stdout));
+        told_of += usize::from(text(&output.stderr).contains(told));
+    }
+    assert_eq!(told_of, 1, "the image is in one of the splits");
+    let ready = here.path().join("ready.safetensors");
+    let mut command = hwa(&["recalibrate", "--tolerance", "0", "--run"]);
+    let output = command.arg(&run).arg("-o").arg(&ready).output().unwrap();
+    assert!(output.status.success() && ready.is_file(), "{}", text(&output.stderr));
 }
 
 #[test]

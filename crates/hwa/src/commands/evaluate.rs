@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::arguments::{Evaluate, Split};
 use crate::failure::Failure;
+use crate::left_out::LeftOut;
 use crate::opened::{self, Opened};
 use crate::output::{give, tell};
 
@@ -70,7 +71,7 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
         Split::Test => &splits.test,
     };
     let tally = evaluate(replica.as_mut(), split, &source.transform, batch)?;
-    opened::tell_of_unreadable(&source);
+    LeftOut::of(&source).tell();
     let statistics = match (complete, averaged) {
         (false, _) => "re-estimated",
         (true, true) => "averaged",

@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::output::give;
 use crate::table::aligned;
 
+/// A folder of one's own has as many classes as it has; the networks are counted for these.
+const CLASSES_OF_A_FOLDER: usize = 10;
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
     let entry = arguments.data.as_deref().map(find).transpose()?;
@@ -45,6 +48,11 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
     give(aligned(&rows).trim_end());
     let whom = entry.map_or("the images that each was made for", |entry| entry.name);
     give(format_args!("\nfor {whom}; resnet<d> is there for any depth d = 6n + 2 but 50 and 152"));
+    if entry.is_some_and(|entry| entry.num_classes.is_none()) {
+        give(format_args!(
+            "counted for {CLASSES_OF_A_FOLDER} classes; yours are counted in training"
+        ));
+    }
     if !left_out.is_empty() {
         give(format_args!("the images are too small for {}", left_out.join(", ")));
     }
@@ -53,8 +61,7 @@ pub(crate) fn run(arguments: &Models) -> Result<(), Failure> {
 
 /// The task that a data set sets.
 fn task(entry: &CatalogueEntry) -> Task {
-    // A folder of one's own has as many classes as it has.
-    Task { images: entry.shape, classes: entry.num_classes.unwrap_or(10) }
+    Task { images: entry.shape, classes: entry.num_classes.unwrap_or(CLASSES_OF_A_FOLDER) }
 }
 
 /// In millions, or in thousands of millions.

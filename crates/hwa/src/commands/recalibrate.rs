@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::arguments::Recalibrate;
 use crate::failure::Failure;
+use crate::left_out::LeftOut;
 use crate::opened::{self, Opened};
 use crate::output::{give, tell};
 
@@ -70,7 +71,7 @@ fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failur
         RecalibrationBatches::new(train, transform, arguments.subject.batch, arguments.seed);
     let recalibration =
         opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, tolerance)?;
-    opened::tell_of_unreadable(&source);
+    LeftOut::of(&source).tell();
     metadata.insert("statistics".to_owned(), "re-estimated".into());
     write_tensors(&arguments.out, &replica.state()?.weights, &metadata)?;
     Ok((recalibration, available))

@@ -21,6 +21,7 @@ use crate::arguments::Train;
 use crate::console::Console;
 use crate::environment::{self, Environment, Resumed};
 use crate::failure::Failure;
+use crate::left_out::LeftOut;
 use crate::notices;
 use crate::opened;
 use crate::output::{give, tell};
@@ -42,7 +43,12 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
         tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
     }
     let outcome = plan.train(arguments, &dir);
-    let unreadable = opened::tell_of_unreadable(&plan.source);
+    let mut left_out = LeftOut::of(&plan.source);
+    // A list that cannot be kept is no reason to withhold the result.
+    if let Err(error) = left_out.merge_into(&dir.left_out()) {
+        tell(format_args!("the images that were left out could not be listed: {error}"));
+    }
+    left_out.tell();
     match outcome? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
@@ -51,7 +57,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
                 draw_or_say_why_not(&plan.title(name.display()), &dir);
             }
             let text = describe(dir.path(), &summary, &plan.settings.plan.windows);
-            show(arguments, &text, json_summary(dir.path(), &summary, unreadable));
+            show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
             Ok(())
         }
     }

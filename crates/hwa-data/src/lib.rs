@@ -31,6 +31,7 @@ mod files;
 mod fixtures;
 mod list;
 mod loader;
+mod matlab;
 mod memory;
 mod options;
 mod place;

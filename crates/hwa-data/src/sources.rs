@@ -7,6 +7,7 @@
 mod caltech256;
 mod cifar;
 mod cub;
+mod devkit;
 mod digits;
 mod fashion_mnist;
 mod folder;

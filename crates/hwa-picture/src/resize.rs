@@ -5,6 +5,9 @@
 //! alone would do it the other way around, and a pixel in ten would be off by one. Weights are
 //! whole numbers, so that every CPU gives the same bytes.
 
+#[cfg(target_arch = "x86_64")]
+mod rows;
+
 use std::fmt;
 use std::num::NonZeroUsize;
 
@@ -85,33 +88,43 @@ pub fn resized(
     // A pixel has a type here: for those that are not known before it runs, the library would
     // have to be compiled for all kinds of pixels that there are.
     match image.channels {
-        1 => resized_as::<U8>(pixels, image, part, to),
-        CHANNELS => resized_as::<U8x3>(pixels, image, part, to),
+        1 => two_passes::<U8>(pixels, image, part, to),
+        CHANNELS => two_passes::<U8x3>(pixels, image, part, to),
         channels => Err(PictureError::Channels { channels }),
     }
 }
 
-fn resized_as<P: PixelTrait>(
+fn two_passes<P: PixelTrait>(
     pixels: &[u8],
     image: ImageShape,
     part: Rectangle,
     to: ImageShape,
 ) -> Result<Vec<u8>, PictureError> {
-    let mut resizer = Resizer::new();
     if part.width == to.width {
-        return pass::<P>(&mut resizer, (pixels, image), part, to);
+        return pass::<P>((pixels, image), part, to);
     }
     let narrow = ImageShape { height: part.height, ..to };
-    let rows = pass::<P>(&mut resizer, (pixels, image), part, narrow)?;
+    let rows = match fast_rows(pixels, image, part, to.width) {
+        Some(rows) => rows,
+        None => pass::<P>((pixels, image), part, narrow)?,
+    };
     match narrow == to {
         true => Ok(rows),
-        false => pass::<P>(&mut resizer, (&rows, narrow), Rectangle::whole(narrow), to),
+        false => pass::<P>((&rows, narrow), Rectangle::whole(narrow), to),
     }
+}
+
+/// Rows of another width, if this CPU has instructions for it.
+fn fast_rows(pixels: &[u8], image: ImageShape, part: Rectangle, width: usize) -> Option<Vec<u8>> {
+    #[cfg(target_arch = "x86_64")]
+    if image.channels == CHANNELS && pixels.len() == image.len() {
+        return rows::resized(pixels, image, part, width);
+    }
+    None
 }
 
 /// Resizes in one direction, or copies.
 fn pass<P: PixelTrait>(
-    resizer: &mut Resizer,
     (pixels, image): (&[u8], ImageShape),
     part: Rectangle,
     to: ImageShape,
@@ -126,7 +139,7 @@ fn pass<P: PixelTrait>(
         .map_err(failed)?;
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
     let source = source.map_err(failed)?;
-    resizer.resize_typed(&source, &mut target, &options).map_err(failed)?;
+    Resizer::new().resize_typed(&source, &mut target, &options).map_err(failed)?;
     Ok(out)
 }
 
@@ -149,4 +162,30 @@ impl Rectangle {
 
 fn failed(reason: impl ToString) -> PictureError {
     PictureError::Resize { reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Also rows at the very end of the memory, and those of a part.
+        #[test]
+        fn every_cpu_resizes_rows_alike(
+            height in 1..4usize, width in 1..90usize, to in 1..90usize,
+            left in 0..20usize, top in 0..3usize, seed: u32,
+        ) {
+            let image = ImageShape { height: top + height, width: left + width, channels: CHANNELS };
+            let noise = |at: usize| (at as u32 ^ seed).wrapping_mul(0x9e37_79b1) >> 24;
+            let pixels: Vec<u8> = (0..image.len()).map(|at| noise(at) as u8).collect();
+            let part = Rectangle { top, left, height, width };
+            let narrow = ImageShape { height, width: to, channels: CHANNELS };
+            let usual = pass::<U8x3>((&pixels, image), part, narrow).unwrap();
+            if let Some(fast) = fast_rows(&pixels, image, part, to) {
+                prop_assert_eq!(fast, usual);
+            }
+        }
+    }
 }

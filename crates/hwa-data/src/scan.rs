@@ -12,7 +12,11 @@ use crate::error::DataError;
 use crate::files::LabelledFile;
 
 /// What a file has to end in to be taken for an image; what it is its content says.
-const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff"];
+/// Some kinds are not read: those are told by name, and not taken for notes.
+const EXTENSIONS: [&str; 20] = [
+    "jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "heic", "heif",
+    "avif", "jxl", "jp2", "ppm", "pgm", "pbm", "pnm", "psd",
+];
 /// Folders within folders, in which links may lead back to where they came from.
 const DEEPEST: usize = 8;
 

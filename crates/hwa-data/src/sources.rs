@@ -199,7 +199,9 @@ impl CatalogueEntry {
         if let (Some(before), Some(now)) = (&options.digest, &digest)
             && before != now
         {
-            let reason = format!("was {before}, now it is {now}: files were added or removed");
+            let reason = format!(
+                "was {before}, now it is {now}: files were added or removed, and with them the split"
+            );
             return Err(DataError::BadOption { key: "data.digest", reason });
         }
         let seed = options.split_seed;

@@ -21,7 +21,8 @@ pub enum FetchError {
     /// The data set is given out on request only.
     #[error(
         "{name} is not fetched: request it at {page}, then put the class folders of {archive} \
-         at `{}` and those of the validation images at `{}`",
+         at `{}` and the validation images at `{}` (in class folders, or as they are with the \
+         development kit beside them)",
         train.display(),
         validation.display()
     )]

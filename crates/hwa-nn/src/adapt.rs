@@ -10,6 +10,7 @@
 //! counters            0 if they are missing: PyTorch before 0.4.1 had none
 //! statistics          all, or none: parameters alone are for callers that re-estimate
 //! the head            with the network's classes, or the network's own if asked for
+//! a prefix            of all names, such as Lightning's `model.`, is taken off
 //! anything else       refused
 //! ```
 
@@ -47,6 +48,7 @@ pub struct Adapted {
 /// [`Head::Fresh`] replaces.
 pub fn adapt(found: Weights, own: &Weights, head: &str, policy: Head) -> Result<Adapted, NnError> {
     let replaced = |name: &str| policy == Head::Fresh && is_part_of(head, name);
+    let found = without_wrapper(found.into_iter().collect(), own);
     let found = found.into_iter().filter(|(name, _)| !replaced(name));
     let mut found: BTreeMap<String, Tensor> = found.collect();
     let is_parameter = |name: &str| own.get(name).is_none_or(|t| t.role() == Role::Parameter);
@@ -87,6 +89,22 @@ impl ModelSpec {
         };
         adapt(found, &names::export(&own)?, self.head(), policy)
     }
+}
+
+/// Without a first part that all names have and the network's do not: programs that wrap a
+/// network leave the name of their field there.
+fn without_wrapper(found: BTreeMap<String, Tensor>, own: &Weights) -> BTreeMap<String, Tensor> {
+    let first = found.keys().next().and_then(|name| Some(name.split_once('.')?.0.to_owned()));
+    let Some(prefix) = first.map(|first| format!("{first}.")) else { return found };
+    let inside =
+        |name: &String| name.strip_prefix(&prefix).is_some_and(|name| own.get(name).is_some());
+    if found.keys().any(|name| own.get(name).is_some()) || !found.keys().any(inside) {
+        return found;
+    }
+    if !found.keys().all(|name| name.starts_with(&prefix)) {
+        return found;
+    }
+    found.into_iter().map(|(name, tensor)| (name[prefix.len()..].to_owned(), tensor)).collect()
 }
 
 fn is_part_of(layer: &str, name: &str) -> bool {
@@ -213,6 +231,27 @@ mod tests {
 
     fn refused(found: Weights) -> String {
         kept(found).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_prefix_that_all_names_have_is_taken_off() {
+        let weights = resnet8(TASK, 0);
+        let wrapped = |prefix: &str| {
+            let mut wrapped = Weights::new();
+            for (name, tensor) in weights.iter() {
+                wrapped.insert(format!("{prefix}{name}"), tensor.clone()).unwrap();
+            }
+            wrapped
+        };
+        let adapted = spec().adapt(wrapped("model."), TASK, ORIGIN, Head::Kept).unwrap();
+        assert_eq!(adapted.weights, weights);
+        let fresh = spec().adapt(wrapped("net."), TASK, ORIGIN, Head::Fresh).unwrap();
+        assert_eq!(fresh.fresh, ["linear.bias", "linear.weight"]);
+        // Names of something else beside them are not guessed at.
+        let mut more = wrapped("model.");
+        more.insert("loss.weight", Tensor::parameter(vec![1], vec![1.0]).unwrap()).unwrap();
+        let error = spec().adapt(more, TASK, ORIGIN, Head::Kept).unwrap_err();
+        assert!(matches!(error, NnError::OtherTensors { .. }), "{error}");
     }
 
     #[test]

@@ -131,6 +131,7 @@ fn train(path: &Path, settings: &Settings) {
         test: SealedTest::new(images(2)),
         transform: transform(),
         build: &|number| Ok(Box::new(replica(number))),
+        about: Default::default(),
         dir: &dir,
         identity: Identity {
             experiment: "large batch".into(),

@@ -25,7 +25,7 @@ const READ: [(&[u8], Format); 7] = [
 ];
 
 /// Begins of pictures that are not read.
-const UNREAD: [(&[u8], &str); 8] = [
+const UNREAD: [(&[u8], &str); 12] = [
     (b"\0\0\0\x0cJXL ", "JPEG XL"),
     (b"\xff\x0a", "JPEG XL"),
     (b"\0\0\0\x0cjP  ", "JPEG 2000"),
@@ -34,6 +34,10 @@ const UNREAD: [(&[u8], &str); 8] = [
     (b"\0\0\x01\0", "ICO"),
     (b"\x76\x2f\x31\x01", "OpenEXR"),
     (b"%!PS", "PostScript"),
+    (b"P6\n", "PPM"),
+    (b"P6 ", "PPM"),
+    (b"P5\n", "PGM"),
+    (b"P5 ", "PGM"),
 ];
 
 /// Begins of other files that are found among pictures.

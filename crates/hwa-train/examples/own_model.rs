@@ -175,6 +175,7 @@ fn train(folder: &Path, settings: &Settings) -> Result<Outcome, Box<dyn Error>> 
         test: SealedTest::new(digits.splits.test),
         transform: digits.transform,
         build: &|model| Ok(Box::new(Softmax::new(settings.seed, model))),
+        about: Default::default(),
         dir: &dir,
         identity: Identity {
             experiment: format!("softmax {settings:?}"),

@@ -167,6 +167,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) windows: Vec<SlideWindow>,
     pub(crate) state: JudgeState,
     pub(crate) best_path: std::path::PathBuf,
+    pub(crate) about: &'a Metadata,
     pub(crate) observer: &'a Mutex<dyn Observer>,
 }
 
@@ -276,7 +277,8 @@ impl Judge<'_> {
         }
         let state = self.replica.state().map_err(|source| TrainError::Judge { cycle, source })?;
         let members: Option<Vec<usize>> = window.map(|w| self.windows[w].cycles().collect());
-        let metadata = Metadata::from([
+        let mut metadata = self.about.clone();
+        metadata.extend([
             ("cycle".to_owned(), cycle.into()),
             ("kind".to_owned(), if window.is_some() { "hwa" } else { "outer" }.into()),
             ("members".to_owned(), members.into()),

@@ -141,7 +141,14 @@ impl Experiment {
         let wrong = |e: ScheduleError| value(key_of(&e), format!("makes no schedule: {e}"));
         let schedule = Schedule::new(self.optimizer.rate, decay, scale.budget.get());
         let schedule = schedule.and_then(|s| s.with_granularity(granularity)).map_err(wrong)?;
-        Ok(schedule.with_warmup(table.warmup.map_or(0, |span| scale.steps(span))))
+        let warmup = table.warmup.map_or(0, |span| scale.steps(span));
+        if warmup >= scale.budget.get() {
+            let budget = scale.budget;
+            let reason =
+                format!("must be shorter than the budget of {budget} steps, found {warmup}");
+            return Err(value("schedule.warmup", reason));
+        }
+        Ok(schedule.with_warmup(warmup))
     }
 
     /// SWA samples at a rate that keeps moving; one that decays to nothing would
@@ -444,7 +451,7 @@ mod tests {
     fn impossible_values_name_their_key() {
         for (set, expected) in [
             ("name=../x", "`name` must be the name of a folder, found \"../x\""),
-            ("schedule.steps=9", "`schedule.steps` and `schedule.epochs` exclude each other"),
+            ("schedule.warmup=500", "must be shorter than the budget of 500 steps, found 500"),
             (
                 "optimizer.rate=0.0",
                 "`optimizer.rate` makes no schedule: `rate` must be above 0, found 0",
@@ -463,6 +470,8 @@ mod tests {
             let message = error(&[set]);
             assert!(message.contains(expected), "{set}: {message}");
         }
+        let both = error(&["schedule.steps=9", "schedule.epochs=3"]);
+        assert!(both.contains("`schedule.steps` and `schedule.epochs` exclude each other"));
         let late = error(&["method=swa", "swa.start=100%"]);
         assert!(late.contains("must leave a cycle for stage II"), "{late}");
         let curve = error(&["evaluate.test_curve=true", "checkpoints.outer_every=2"]);

@@ -105,6 +105,7 @@ impl Experiment {
             let mistake = Mistake::new(text, &e);
             file(format!("line {}: {}", mistake.line, mistake.told_beside("")))
         })?;
+        replace_budget(&mut document, sets);
         for set in sets {
             let wrong = |message: String| ExperimentError::Override { set: set.clone(), message };
             let key = apply(&mut document, set).map_err(wrong)?;
@@ -131,6 +132,20 @@ pub(crate) fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<Stri
             toml::Value::Table(inner) => flatten(&key, inner, flat),
             other => drop(flat.insert(key, other.to_string())),
         }
+    }
+}
+
+/// A budget in steps takes the place of the file's in epochs, and the other way round.
+fn replace_budget(document: &mut DocumentMut, sets: &[String]) {
+    let is_set = |key: &str| {
+        sets.iter().any(|set| set.split_once('=').is_some_and(|(name, _)| name.trim() == key))
+    };
+    let steps = is_set("schedule.steps");
+    if steps == is_set("schedule.epochs") {
+        return;
+    }
+    if let Some(table) = document.get_mut("schedule").and_then(Item::as_table_like_mut) {
+        table.remove(if steps { "epochs" } else { "steps" });
     }
 }
 
@@ -162,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::experiment::Method;
+    use crate::experiment::{Method, ScheduleTable};
 
     fn parse(text: &str, sets: &[&str]) -> Result<Experiment, ExperimentError> {
         let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
@@ -171,6 +186,21 @@ mod tests {
 
     fn error(text: &str, sets: &[&str]) -> String {
         parse(text, sets).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_budget_that_is_set_replaces_the_one_in_the_file() {
+        let budget = |text: &str, sets: &[&str]| {
+            let ScheduleTable { epochs, steps, .. } = parse(text, sets).unwrap().schedule;
+            (epochs.map(u64::from), steps.map(u64::from))
+        };
+        let epochs = "[schedule]\nepochs = 3\n";
+        assert_eq!(budget(epochs, &["schedule.steps=9"]), (None, Some(9)));
+        assert_eq!(budget(epochs, &["schedule.epochs=4"]), (Some(4), None));
+        assert_eq!(budget("schedule = { steps = 5 }", &["schedule.epochs=4"]), (Some(4), None));
+        // Both of them are a mistake, as in a file.
+        let both = budget(epochs, &["schedule.steps=9", "schedule.epochs=4"]);
+        assert_eq!(both, (Some(4), Some(9)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
 use hwa_data::{Subset, Transform, steps_per_epoch};
-use hwa_store::{CheckpointStore, RunDir, StoreError, read_to_string, write_atomically};
+use hwa_store::{CheckpointStore, Metadata, RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
 use crate::disk::DiskUse;
@@ -43,6 +43,9 @@ pub struct Run<'a> {
     pub transform: Transform,
     /// The models.
     pub build: &'a BuildReplica<'a>,
+    /// What the file of the chosen weights tells about them: the network, its classes, and the
+    /// like. Keys of the loop's own (`cycle`, `kind`, `members`, `statistics`) come first.
+    pub about: Metadata,
     /// Where everything is kept. A state in it is gone on from.
     pub dir: &'a RunDir,
     /// What makes a saved state this run's own.
@@ -266,6 +269,7 @@ impl Run<'_> {
                 windows: self.windows(),
                 state: lead.judge.clone(),
                 best_path: self.dir.best(),
+                about: &self.about,
                 observer: self.observer,
             };
             self.refill(&mut judge, lead)?;

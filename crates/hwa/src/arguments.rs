@@ -208,8 +208,11 @@ pub(crate) enum DataCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  hwa data list")]
+#[command(after_help = "Examples:\n  hwa data list\n  hwa data list --data-dir ~/data")]
 pub(crate) struct DataList {
+    /// Where they are looked for; by default the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -111,6 +111,12 @@ impl From<DataError> for Failure {
             DataError::UnknownName { .. } | DataError::BadOption { .. } => {
                 Self::Usage(error.into())
             }
+            DataError::MissingFile { dataset, .. }
+                if hwa_fetch::recipes().iter().any(|recipe| recipe.name == dataset) =>
+            {
+                let error = anyhow::anyhow!("{error}; or: hwa data fetch {dataset}");
+                Self::Run(error)
+            }
             DataError::Interrupted => Self::Cancelled { advice: "nothing was changed".to_owned() },
             _ => Self::Run(error.into()),
         }

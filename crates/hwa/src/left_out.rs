@@ -12,7 +12,11 @@ use crate::output::tell;
 /// Why images were left out, by their path below the folder of the data set: it may be moved
 /// before a run is resumed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut(BTreeMap<String, String>);
+pub(crate) struct LeftOut {
+    files: BTreeMap<String, String>,
+    /// What lists them all.
+    command: String,
+}
 
 impl LeftOut {
     /// Those of a data set so far.
@@ -22,7 +26,12 @@ impl LeftOut {
             let name = path.strip_prefix(root).unwrap_or(&path);
             (name.display().to_string(), reason)
         });
-        Self(named.collect())
+        let name = &source.name;
+        let command = match source.root() {
+            Some(root) => format!("hwa data check {name} --data-dir {}", root.display()),
+            None => format!("hwa data check {name}"),
+        };
+        Self { files: named.collect(), command }
     }
 
     /// Adds those that a file tells of, and writes all of them there: a resumed run tells of
@@ -30,30 +39,31 @@ impl LeftOut {
     pub(crate) fn merge_into(&mut self, file: &Path) -> Result<(), StoreError> {
         if file.is_file() {
             let earlier = serde_json::from_str(&read_to_string(file)?).unwrap_or_default();
-            let LeftOut(now) = std::mem::replace(self, Self(earlier));
-            self.0.extend(now);
+            let now = std::mem::replace(&mut self.files, earlier);
+            self.files.extend(now);
         }
-        if self.0.is_empty() {
+        if self.files.is_empty() {
             return Ok(());
         }
-        let text = serde_json::to_string_pretty(&self.0).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&self.files).unwrap_or_default();
         write_atomically(file, |file| writeln!(file, "{text}"))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.files.len()
     }
 
     /// In one line, however many there are.
     pub(crate) fn tell(&self) {
-        let Some((name, reason)) = self.0.first_key_value() else { return };
+        let Some((name, reason)) = self.files.first_key_value() else { return };
         let more = match self.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
         let images = counted(self.len() as u64, "image");
         tell(format_args!(
-            "{images} could not be read: `{name}` ({reason}){more}; `hwa data check` lists them all"
+            "{images} could not be read: `{name}` ({reason}){more}; list them all with: {}",
+            self.command
         ));
     }
 }
@@ -63,7 +73,8 @@ mod tests {
     use super::*;
 
     fn left_out(names: &[(&str, &str)]) -> LeftOut {
-        LeftOut(names.iter().map(|(name, why)| ((*name).into(), (*why).into())).collect())
+        let files = names.iter().map(|(name, why)| ((*name).into(), (*why).into())).collect();
+        LeftOut { files, command: String::new() }
     }
 
     #[test]

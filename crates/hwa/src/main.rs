@@ -1,5 +1,6 @@
 //! The command `hwa`.
 
+mod about;
 mod arguments;
 mod commands;
 mod console;

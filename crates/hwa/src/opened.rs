@@ -9,9 +9,11 @@ use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, NnError, Origin, Precision, 
 use hwa_store::{Checkpoint, Metadata, StoreError, read_checkpoint, read_to_string};
 use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
 
+use crate::about::About;
 use crate::arguments::Subject;
 use crate::failure::Failure;
 use crate::notices;
+use crate::output::tell;
 use crate::terminal::Voice;
 
 /// What is measured or re-estimated, and with which images.
@@ -30,6 +32,7 @@ pub(crate) struct Opened {
     pub(crate) options: OpenOptions,
     /// Whether the split is that of a run.
     pub(crate) of_run: bool,
+    checkpoint: Checkpoint,
 }
 
 impl Opened {
@@ -37,14 +40,25 @@ impl Opened {
     pub(crate) fn new(subject: &Subject) -> Result<Self, Failure> {
         let missing = |what: &str| Failure::usage(format!("{what} is needed without --run"));
         let Some(run) = &subject.run else {
+            let model = subject.model.clone().ok_or_else(|| missing("--model"))?;
+            let weights = subject.weights.clone().ok_or_else(|| missing("--weights"))?;
+            let data = subject.data.clone().ok_or_else(|| missing("--data"))?;
+            let checkpoint = read_checkpoint(&weights)?;
+            let mut options = OpenOptions::default();
+            options.view.size = About::read(&checkpoint.metadata).size_unlike(&data);
+            if let Some(size) = options.view.size {
+                let file = weights.display();
+                tell(format_args!("{file} is of images of {size} x {size}: so are these"));
+            }
             return Ok(Self {
-                model: subject.model.clone().ok_or_else(|| missing("--model"))?,
+                model,
                 convolution: Convolution::default(),
-                weights: subject.weights.clone().ok_or_else(|| missing("--weights"))?,
-                data: subject.data.clone().ok_or_else(|| missing("--data"))?,
+                weights,
+                data,
                 data_dir: subject.data_dir.clone(),
-                options: OpenOptions::default(),
+                options,
                 of_run: false,
+                checkpoint,
             });
         };
         let (text, path) = stored_experiment(run)?;
@@ -60,6 +74,7 @@ impl Opened {
         Ok(Self {
             model: model.name,
             convolution: model.convolution,
+            checkpoint: read_checkpoint(&weights)?,
             weights,
             options: data.options(),
             data: data.dataset,
@@ -77,12 +92,16 @@ impl Opened {
         Ok(Box::new(replica.with_precision(precision(self.convolution))))
     }
 
-    /// Reads the weights.
-    pub(crate) fn weights(&self, task: Task) -> Result<(Weights, Metadata), Failure> {
+    /// The weights, made fit for the network and taken out, and what their file says of them.
+    pub(crate) fn weights(&mut self, source: &Source) -> Result<(Weights, Metadata), Failure> {
         let spec: ModelSpec = self.model.parse()?;
-        let read = read_weights(&self.weights, spec, task, Head::Kept);
-        let (adapted, metadata) = read.map_err(|unusable| unusable.failure(""))?;
-        Ok((adapted.weights, metadata))
+        let metadata = self.checkpoint.metadata.clone();
+        if let Some(line) = About::read(&metadata).classes_unlike(source) {
+            tell(format_args!("{}: {line}", self.weights.display()));
+        }
+        let found = std::mem::take(&mut self.checkpoint.weights);
+        let adapted = fitted(found, &self.weights, spec, task(source), Head::Kept);
+        Ok((adapted.map_err(|unusable| unusable.failure(""))?.weights, metadata))
     }
 
     /// Opens the data set.
@@ -118,6 +137,13 @@ pub(crate) fn precision(convolution: Convolution) -> Precision {
 pub(crate) enum Unusable {
     /// They cannot be read.
     File(StoreError),
+    /// They are not numbers.
+    NotFinite {
+        /// Where they are.
+        path: PathBuf,
+        /// The first tensor that holds a NaN or an infinity.
+        tensor: String,
+    },
     /// They are not for this network.
     NotFitting {
         /// Where they are.
@@ -134,6 +160,10 @@ impl Unusable {
     pub(crate) fn failure(self, advice: &str) -> Failure {
         match self {
             Self::File(error) => error.into(),
+            Self::NotFinite { path, tensor } => {
+                let place = path.display();
+                Failure::Run(anyhow::anyhow!("{place}: `{tensor}` holds NaN or infinite values"))
+            }
             Self::NotFitting { path, spec, source } => {
                 let classes = matches!(source, NnError::OtherClasses { .. });
                 let advice = if classes { advice } else { "" };
@@ -144,19 +174,30 @@ impl Unusable {
     }
 }
 
-/// Reads weights from a file and makes them fit a network, together with what the file says
-/// about them.
+/// Reads weights from a file and makes them fit a network.
 pub(crate) fn read_weights(
     path: &Path,
     spec: ModelSpec,
     task: Task,
     head: Head,
-) -> Result<(Adapted, Metadata), Unusable> {
-    let Checkpoint { weights, metadata, .. } = read_checkpoint(path).map_err(Unusable::File)?;
-    let adapted = spec.adapt(weights, task, Origin { seed: 0, replica: 0 }, head);
-    let adapted =
-        adapted.map_err(|source| Unusable::NotFitting { path: path.to_owned(), spec, source })?;
-    Ok((adapted, metadata))
+) -> Result<Adapted, Unusable> {
+    let found = read_checkpoint(path).map_err(Unusable::File)?.weights;
+    fitted(found, path, spec, task, head)
+}
+
+fn fitted(
+    found: Weights,
+    path: &Path,
+    spec: ModelSpec,
+    task: Task,
+    head: Head,
+) -> Result<Adapted, Unusable> {
+    let path = path.to_owned();
+    if let Some(tensor) = found.first_non_finite() {
+        return Err(Unusable::NotFinite { path, tensor: tensor.to_owned() });
+    }
+    let adapted = spec.adapt(found, task, Origin { seed: 0, replica: 0 }, head);
+    adapted.map_err(|source| Unusable::NotFitting { path, spec, source })
 }
 
 /// Whether the file holds a complete model, or parameters alone.

@@ -205,6 +205,62 @@ fn images_that_cannot_be_read_are_told_of_when_weights_are_measured() {
 }
 
 #[test]
+fn weights_are_measured_on_images_of_the_size_that_they_are_for() {
+    let here = tempfile::tempdir().unwrap();
+    let (dir, run) = (here.path().join("images"), here.path().join("run"));
+    photographs(&dir, 2, 10);
+    let output = train(&dir, &run).output().unwrap();
+    json(&output);
+    let message = text(&output.stderr);
+    assert!(message.contains("2 classes: stripe 0, stripe 1\n"), "{message}");
+    let of_run = json(&hwa(&["evaluate", "--json", "--run"]).arg(&run).output().unwrap());
+    let best = run.join("best.safetensors");
+    let measured = |dir: &Path| {
+        let mut command = hwa(&["evaluate", "--json", "--model", "resnet8", "--data", "folder"]);
+        command.arg("--data-dir").arg(dir).arg("--weights").arg(&best).output().unwrap()
+    };
+    let alone = measured(&dir);
+    assert_eq!(json(&alone)["loss"], of_run["loss"], "not at the 224 x 224 of folders");
+    assert!(text(&alone.stderr).contains("is of images of 8 x 8: so are these"));
+    // Classes go by their order, which another folder may not have.
+    fs::rename(dir.join("stripe 1"), dir.join("a stripe")).unwrap();
+    let message = text(&measured(&dir).stderr);
+    assert!(
+        message.contains("its class 0 is `stripe 0`, in folder that is `a stripe`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let here = tempfile::tempdir().unwrap();
+    let (dir, run) = (here.path().join("images"), here.path().join("run"));
+    photographs(&dir, 2, 10);
+    json(&train(&dir, &run).output().unwrap());
+    let (weights, metadata) = hwa_store::read_tensors(&run.join("best.safetensors")).unwrap();
+    let mut broken = hwa_core::Weights::new();
+    for (name, tensor) in weights.iter() {
+        let tensor = match name {
+            "conv1.weight" => {
+                let values = vec![f32::NAN; tensor.values().len()];
+                hwa_core::Tensor::parameter(tensor.shape().to_vec(), values).unwrap()
+            }
+            _ => tensor.clone(),
+        };
+        broken.insert(name, tensor).unwrap();
+    }
+    let path = here.path().join("nan.safetensors");
+    hwa_store::write_tensors(&path, &broken, &metadata).unwrap();
+    let told = "nan.safetensors: `conv1.weight` holds NaN or infinite values";
+    let output = train(&dir, &here.path().join("next")).arg("--weights").arg(&path).output();
+    let message = refused(&output.unwrap(), 1);
+    assert!(message.contains(told), "{message}");
+    let mut command = hwa(&["evaluate", "--model", "resnet8", "--data", "folder", "--data-dir"]);
+    let message = refused(&command.arg(&dir).arg("--weights").arg(&path).output().unwrap(), 1);
+    assert!(message.contains(told), "{message}");
+}
+
+#[test]
 fn what_is_fetched_is_where_it_is_looked_for() {
     for recipe in hwa_fetch::recipes() {
         let known = hwa::data::catalogue();
@@ -257,7 +313,7 @@ fn bad_images_are_left_out_and_counted_or_end_the_run() {
     assert!(message.contains("folder: 2 images cannot be read"), "{message}");
     let report = text(&output.stdout);
     assert!(report.contains("bad.jpg: not a picture but a page of HTML"), "{report}");
-    assert!(report.contains("1 other files, which are not images"), "{report}");
+    assert!(report.contains("1 other files, without the name of an image"), "{report}");
     let row = |line: &&str| line.starts_with("stripe 0");
     assert_eq!(report.lines().find(row).unwrap().split_whitespace().count(), 5, "{report}");
 }

@@ -12,7 +12,7 @@ use super::photographs::{self, Lists, SHAPE};
 use super::{CatalogueEntry, Parts, Published, Request};
 use crate::error::DataError;
 use crate::files::{ImageFiles, LabelledFile};
-use crate::scan::{ClassFolders, class_folders};
+use crate::scan::{ClassFolders, class_folders, entries};
 use crate::split::Part;
 use crate::subset::Subset;
 
@@ -50,9 +50,10 @@ fn folder(dir: Option<&Path>) -> Result<&Path, DataError> {
 
 fn read(request: &Request<'_>) -> Result<Published, DataError> {
     let root = folder(request.dir)?;
-    let is_there = |name: &&str| root.join(name).is_dir();
-    if is_there(&"train") && (is_there(&"test") || VALIDATION.iter().any(is_there)) {
-        return split_by_owner(root)?.published(request);
+    let owner = Owner::of(root)?;
+    if let (Some(train), true) = (&owner.train, owner.test.is_some() || owner.validation.is_some())
+    {
+        return split_by_owner(root, train, &owner)?.published(request);
     }
     let found = class_folders(root, root)?;
     ensure_images(root, &found)?;
@@ -74,16 +75,42 @@ fn read(request: &Request<'_>) -> Result<Published, DataError> {
     Ok(Published { parts, classes, files: Vec::new(), studio: Some(studio), strays, digest })
 }
 
-fn split_by_owner(root: &Path) -> Result<Lists, DataError> {
-    let train_folder = root.join("train");
-    let train = class_folders(root, &train_folder)?;
-    ensure_images(&train_folder, &train)?;
-    let validation = VALIDATION.map(|name| root.join(name)).into_iter().find(|path| path.is_dir());
-    let test = Some(root.join("test")).filter(|path| path.is_dir());
-    let (validation, test) = match test {
-        Some(test) => (validation, test),
+/// The folders of a split that its owner made, in small letters or others.
+struct Owner {
+    train: Option<PathBuf>,
+    validation: Option<PathBuf>,
+    test: Option<PathBuf>,
+}
+
+impl Owner {
+    fn of(root: &Path) -> Result<Self, DataError> {
+        let folders: Vec<PathBuf> = entries(root)?
+            .into_iter()
+            .filter(|entry| entry.is_folder)
+            .map(|entry| entry.path)
+            .collect();
+        let called = |names: &[&str]| {
+            let is_one = |path: &&PathBuf| {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                names.iter().any(|known| name.eq_ignore_ascii_case(known))
+            };
+            folders.iter().find(is_one).cloned()
+        };
+        Ok(Self {
+            train: called(&["train"]),
+            validation: called(&VALIDATION),
+            test: called(&["test"]),
+        })
+    }
+}
+
+fn split_by_owner(root: &Path, train_folder: &Path, owner: &Owner) -> Result<Lists, DataError> {
+    let train = class_folders(root, train_folder)?;
+    ensure_images(train_folder, &train)?;
+    let (validation, test) = match owner.test.clone() {
+        Some(test) => (owner.validation.clone(), test),
         // One of the two is there.
-        None => (None, validation.unwrap_or_default()),
+        None => (None, owner.validation.clone().unwrap_or_default()),
     };
     let mut strays = train.strays;
     let mut of = |folder: PathBuf| {
@@ -131,7 +158,16 @@ fn ensure_images(folder: &Path, found: &ClassFolders) -> Result<(), DataError> {
     };
     match counts.iter().position(|&count| count == 0) {
         _ if counts.len() < 2 => {
-            let reason = format!("{} folders of classes, expected at least 2", counts.len());
+            let reason = match found.classes.first() {
+                Some(only) if only.eq_ignore_ascii_case("train") => {
+                    format!("has `{only}` but neither `test` nor `val` beside it")
+                }
+                Some(only) => format!(
+                    "has one folder, `{only}`, expected one for each of at least 2 classes; if \
+                     those are in it, name it instead"
+                ),
+                None => "has no folders, expected one for each of at least 2 classes".to_owned(),
+            };
             wrong(folder.to_owned(), &reason)
         }
         Some(empty) => wrong(folder.join(&found.classes[empty]), "a class without images"),
@@ -221,7 +257,7 @@ mod tests {
     fn folders_without_classes_or_images_are_refused_by_name() {
         let error = |dir: &Path| opened(dir, &OpenOptions::default()).unwrap_err();
         let one = folder(images("a", 3));
-        assert!(error(one.path()).ends_with("1 folders of classes, expected at least 2"));
+        assert!(error(one.path()).contains("has one folder, `a`, expected one for each of"));
         let empty = folder(images("a", 3).chain([("b/notes.txt".to_owned(), vec![])]));
         assert!(error(empty.path()).ends_with("b`: a class without images"));
         // Without another part beside it, a train is a train.

@@ -313,6 +313,7 @@ pub(crate) fn train_with(
             let toy = Toy::new(init, faults(seat()));
             Ok(Box::new(toy.with_interrupt(interrupt.clone())))
         },
+        about: Default::default(),
         dir: &dir,
         identity: Identity {
             experiment: "toy".into(),

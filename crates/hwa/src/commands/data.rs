@@ -1,5 +1,6 @@
 //! `hwa data`: the data sets there are, and whether their files are whole.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use hwa_data::{CatalogueEntry, CheckReport, cache_folder, catalogue};
@@ -16,20 +17,28 @@ const FEW_CLASSES: usize = 20;
 
 /// `hwa data list`
 pub(crate) fn list(arguments: &DataList) -> Result<(), Failure> {
+    let dir = arguments.data_dir.as_deref();
     if arguments.json {
-        let entries: Result<Vec<Value>, Failure> = catalogue().iter().map(json_entry).collect();
+        let entries: Result<Vec<Value>, Failure> =
+            catalogue().iter().map(|entry| json_entry(entry, dir)).collect();
         give(Value::from(entries?));
         return Ok(());
     }
     let heading = ["data set", "classes", "image", "train", "validation", "of", "test", "here"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(catalogue().iter().map(row));
+    rows.extend(catalogue().iter().map(|entry| row(entry, dir)));
     give(aligned(&rows).trim_end());
     let cache = cache_folder().map_or("(none)".to_owned(), |p| p.display().to_string());
+    let place = match dir {
+        Some(dir) => dir.display().to_string(),
+        None => format!(
+            "the cache folder {cache}\n\
+             (HWA_DATA_DIR sets another; --data-dir names one for a command)"
+        ),
+    };
     give(format_args!(
         "\nof: the images of the published training set; validation images are held out of it\n\
-         looked for in the cache folder {cache}\n\
-         (HWA_DATA_DIR sets another; --data-dir names one for a command)"
+         looked for in {place}"
     ));
     for entry in catalogue() {
         give(format_args!(
@@ -43,8 +52,8 @@ pub(crate) fn list(arguments: &DataList) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(entry: &CatalogueEntry) -> Vec<String> {
-    let here = match (entry.folder, entry.is_found(None)) {
+fn row(entry: &CatalogueEntry, dir: Option<&Path>) -> Vec<String> {
+    let here = match (entry.folder, entry.is_found(dir)) {
         (None, _) => "built in",
         _ if entry.num_classes.is_none() => "--data-dir",
         (_, true) => "found",
@@ -65,11 +74,11 @@ fn row(entry: &CatalogueEntry) -> Vec<String> {
 
 /// The catalogue counts validation images as training images; people and their
 /// programs read one meaning of train, that of the table.
-fn json_entry(entry: &CatalogueEntry) -> Result<Value, Failure> {
+fn json_entry(entry: &CatalogueEntry, dir: Option<&Path>) -> Result<Value, Failure> {
     let mut object = serde_json::to_value(entry)?;
     object["train_examples"] = trained_on(entry).into();
     object["published_train_examples"] = entry.train_examples.into();
-    object["found"] = entry.is_found(None).into();
+    object["found"] = entry.is_found(dir).into();
     Ok(object)
 }
 
@@ -113,7 +122,7 @@ fn describe(report: &CheckReport, classes: bool) {
         give("(--classes counts each class)");
     }
     if report.strays > 0 {
-        give(format_args!("{} other files, which are not images", report.strays));
+        give(format_args!("{} other files, without the name of an image", report.strays));
     }
     for bad in &report.unreadable {
         give(format_args!("cannot be read: {}: {}", bad.path.display(), bad.reason));

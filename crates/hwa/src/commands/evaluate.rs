@@ -34,10 +34,10 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<(), Failure> {
 }
 
 fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> {
-    let opened = Opened::new(&arguments.subject)?;
-    let file = opened.weights.display();
+    let mut opened = Opened::new(&arguments.subject)?;
     let source = opened.source(&opened.options)?;
-    let (weights, metadata) = opened.weights(opened::task(&source))?;
+    let (weights, metadata) = opened.weights(&source)?;
+    let file = opened.weights.display();
     let mut replica = opened.blank(opened::task(&source))?;
     let splits = &source.splits;
     if let Some(line) = which_split(arguments.split, splits, &opened) {

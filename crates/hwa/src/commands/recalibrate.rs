@@ -52,14 +52,14 @@ fn shortfall(tolerance: f64, relative_error: Option<f64>, available: usize) -> O
 
 /// The statistics' error, and how many images there were to take them from.
 fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failure> {
-    let opened = Opened::new(&arguments.subject)?;
+    let mut opened = Opened::new(&arguments.subject)?;
     let options = opened.options.clone();
     let options = match arguments.all {
         true => OpenOptions { validation: Some(0), train_examples: None, ..options },
         false => options,
     };
     let source = opened.source(&options)?;
-    let (weights, mut metadata) = opened.weights(opened::task(&source))?;
+    let (weights, mut metadata) = opened.weights(&source)?;
     let (transform, tolerance) = match arguments.all {
         true => (source.transform.without_augmentation(), 0.0),
         false => (source.transform.clone(), arguments.tolerance),

@@ -17,6 +17,7 @@ use hwa_train::{
 };
 use serde_json::Value;
 
+use crate::about::About;
 use crate::arguments::Train;
 use crate::console::Console;
 use crate::environment::{self, Environment, Resumed};
@@ -123,6 +124,7 @@ impl Planned {
         notices::show(voice.clone());
         let console = Console::new(voice.clone(), &self.settings, recorded(dir));
         tell(self.title(dir.path().display()));
+        tell(classes(&self.source.class_names));
         let interrupt = interrupt_on_ctrl_c(voice)?;
         quiet_panics_of_models();
         let splits = &self.source.splits;
@@ -133,6 +135,7 @@ impl Planned {
             test: SealedTest::new(splits.test.clone()),
             transform: self.source.transform.clone(),
             build: &|init| self.build(init),
+            about: About::of(self.spec, &self.source).to_metadata()?,
             dir,
             identity: Identity {
                 experiment: identity(&self.experiment)?,
@@ -181,6 +184,22 @@ impl Planned {
         }
         Ok(())
     }
+}
+
+/// The classes in a line of 80 columns, as far as they fit.
+fn classes(names: &[String]) -> String {
+    let mut line = format!("{} classes: ", names.len());
+    for (number, name) in names.iter().enumerate() {
+        let comma = if number > 0 { ", " } else { "" };
+        let last = number + 1 == names.len();
+        let room = if last { 80 } else { 75 };
+        if line.chars().count() + comma.len() + name.chars().count() > room {
+            return line + comma + "...";
+        }
+        line += comma;
+        line += name;
+    }
+    line
 }
 
 /// The error, and what can be done about it where the run directory tells.
@@ -274,7 +293,7 @@ impl Asked {
         };
         let advice = "; --new-head draws it anew";
         let read = opened::read_weights(path, spec, task, head(model));
-        let (adapted, _) = read.map_err(|unusable| unusable.failure(advice))?;
+        let adapted = read.map_err(|unusable| unusable.failure(advice))?;
         let fresh = match adapted.fresh.as_slice() {
             [] => String::new(),
             fresh => format!("; drawn anew: {}", fresh.join(", ")),
@@ -432,6 +451,10 @@ fn folder_name(experiment: &Experiment, method_before: Method, sets: &[String]) 
     if is_set("name") {
         return name;
     }
+    if is_set("data.dataset") {
+        // The name tells of other images.
+        name = format!("{}-{}", experiment.data.dataset, word(method_before));
+    }
     if is_set("method") {
         let (before, method) = (word(method_before), word(experiment.method));
         let stem = name.strip_suffix(&format!("-{before}")).unwrap_or(&name);
@@ -515,6 +538,8 @@ mod tests {
             (vec!["seed=2"], "digits-hwa-seed2"),
             (vec!["method = \"swa\"", "seed=3", "hwa.num_models=3"], "digits-swa-seed3"),
             (vec!["name=mine", "seed=3"], "mine"),
+            (vec!["data.dataset=folder"], "folder-hwa"),
+            (vec!["data.dataset=folder", "method=sgd"], "folder-sgd"),
         ] {
             let sets: Vec<String> = sets.into_iter().map(str::to_owned).collect();
             let path = Path::new("default");

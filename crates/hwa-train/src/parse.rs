@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use toml_edit::{DocumentMut, Item, Table, Value};
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::experiment::Experiment;
 use crate::mistake::{Mistake, line_at};
@@ -163,10 +163,10 @@ fn apply<'a>(document: &mut DocumentMut, set: &'a str) -> Result<&'a str, String
     if last.is_empty() || parts.iter().any(|part| part.is_empty()) {
         return Err(format!("{key:?} is not a key"));
     }
-    let mut table: &mut Table = document.as_table_mut();
+    let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in parts {
         let item = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
-        table = item.as_table_mut().ok_or_else(|| format!("`{part}` is not a table"))?;
+        table = item.as_table_like_mut().ok_or_else(|| format!("`{part}` is not a table"))?;
     }
     table.insert(last, Item::Value(value));
     Ok(key)

@@ -115,9 +115,9 @@ impl Studio {
         // Decoders are made for hostile files, and yet some panic at one now and then.
         let (shorter, large) = (self.shorter, panic::AssertUnwindSafe(&self.large));
         let picture = panic::catch_unwind(|| {
-            let pixels = Picture::announced_pixels(&bytes)?;
-            let _alone = (pixels > LARGE_PICTURE)
-                .then(|| large.lock().unwrap_or_else(PoisonError::into_inner));
+            // What is wrong with a file, decoding tells better than a look at its head.
+            let is_large = Picture::announced_pixels(&bytes).is_ok_and(|n| n > LARGE_PICTURE);
+            let _alone = is_large.then(|| large.lock().unwrap_or_else(PoisonError::into_inner));
             let picture = Picture::decode(&bytes)?;
             match shorter {
                 Some(side) => picture.resize_shorter(side),

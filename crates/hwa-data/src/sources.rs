@@ -200,7 +200,7 @@ impl CatalogueEntry {
             && before != now
         {
             let reason = format!(
-                "was {before}, now it is {now}: files were added or removed, and with them the split"
+                "was {before}, now it is {now}: files were added or removed, and the split is another"
             );
             return Err(DataError::BadOption { key: "data.digest", reason });
         }

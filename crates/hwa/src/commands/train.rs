@@ -531,6 +531,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn classes_fit_into_a_line() {
+        let names = |count: usize| (0..count).map(|i| format!("class {i}")).collect::<Vec<_>>();
+        assert_eq!(classes(&names(2)), "2 classes: class 0, class 1");
+        let many = classes(&names(1000));
+        assert!(many.starts_with("1000 classes: class 0, ") && many.ends_with(", ..."), "{many}");
+        assert!(many.len() <= 80 && classes(&["x".repeat(90), "y".into()]) == "2 classes: ...");
+    }
+
+    #[test]
     fn folders_are_named_by_what_was_set() {
         for (sets, expected) in [
             (vec![], "digits-hwa"),

@@ -114,8 +114,18 @@ macro_rules! element {
 element! {
     f64: |x| x, |x| x;
     f32: f64::from, |x| x as f32;
-    f16: f16::to_f64, |x| f16::from_f32(round_to_odd(x));
-    bf16: bf16::to_f64, |x| bf16::from_f32(round_to_odd(x));
+    f16: f16::to_f64, to_f16;
+    bf16: bf16::to_f64, to_bf16;
+}
+
+/// Rounded once.
+pub(crate) fn to_f16(wide: f64) -> f16 {
+    f16::from_f32(round_to_odd(wide))
+}
+
+/// Rounded once.
+pub(crate) fn to_bf16(wide: f64) -> bf16 {
+    bf16::from_f32(round_to_odd(wide))
 }
 
 /// `f32` with the last bit set whenever something was cut off, so that rounding

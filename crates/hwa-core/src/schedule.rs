@@ -37,6 +37,15 @@ pub enum Decay {
         /// Steps per period.
         period: u64,
     },
+    /// Half a cosine from the peak to `floor`, and again; each time `factor` times as long.
+    Restarts {
+        /// The rate that each of them approaches.
+        floor: f64,
+        /// Steps of the first.
+        period: u64,
+        /// How much longer the next one is; 1 for equal ones.
+        factor: u64,
+    },
     /// The two stages of SWA: the peak for the first half of stage I, then a
     /// line down to `rate`, then stage II.
     TwoStage {
@@ -105,6 +114,11 @@ impl Schedule {
                 floor("floor", *low)?;
                 nonzero("period", *period)?;
             }
+            Decay::Restarts { floor: low, period, factor } => {
+                floor("floor", *low)?;
+                nonzero("period", *period)?;
+                nonzero("lengthening", *factor)?;
+            }
             Decay::TwoStage { rate, cycle, .. } => {
                 positive("swa.rate", *rate)?;
                 if let Some((low, period)) = cycle {
@@ -155,6 +169,11 @@ impl Schedule {
                 peak * factor.powi(passed as i32)
             }
             Decay::Cyclical { floor, period } => saw_tooth(peak, *floor, step, *period),
+            Decay::Restarts { floor, period, factor } => {
+                let (done, length) = since_restart(step, *period, *factor);
+                let done = done as f64 / length as f64;
+                floor + (peak - floor) * 0.5 * (1.0 + (PI * done).cos())
+            }
             Decay::TwoStage { start, rate, cycle } if step >= *start => match cycle {
                 None => *rate,
                 Some((floor, period)) => saw_tooth(*rate, *floor, step - start, *period),
@@ -173,6 +192,19 @@ fn nonzero(key: &'static str, found: u64) -> Result<(), ScheduleError> {
 
 fn line(from: f64, to: f64, share: f64) -> f64 {
     from + (to - from) * share
+}
+
+/// The steps since the last restart, and the length of that stretch.
+fn since_restart(mut step: u64, period: u64, factor: u64) -> (u64, u64) {
+    if factor == 1 {
+        return (step % period, period);
+    }
+    let mut length = period;
+    while step >= length {
+        step -= length;
+        length = length.saturating_mul(factor);
+    }
+    (step, length)
 }
 
 /// The last step of a period has exactly the floor: that is where samples are taken.

@@ -26,6 +26,8 @@ pub enum Purpose {
     Split = 5,
     /// What a layer leaves out in one step.
     Dropout = 6,
+    /// Filters that come back after they were dropped.
+    Revive = 7,
 }
 
 /// A stream of random numbers at one address.

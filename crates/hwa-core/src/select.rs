@@ -36,6 +36,9 @@ pub struct Choice {
     pub cycle: usize,
     /// Which of the plan's windows, for a method that has windows.
     pub window: Option<usize>,
+    /// Which of the models, for a method whose result is one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<usize>,
     /// The score that won.
     pub score: Score,
 }
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     fn choice(cycle: usize, accuracy: f64, loss: f64) -> Choice {
-        Choice { cycle, window: Some(0), score: Score { accuracy, loss } }
+        Choice { cycle, window: Some(0), model: None, score: Score { accuracy, loss } }
     }
 
     #[test]

@@ -105,6 +105,28 @@ impl Values {
         }
     }
 
+    /// The elements in double precision.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self {
+            Self::F64(v) => v.clone(),
+            Self::F32(v) => v.iter().map(|x| f64::from(*x)).collect(),
+            Self::F16(v) => v.iter().map(|x| x.to_f64()).collect(),
+            Self::BF16(v) => v.iter().map(|x| x.to_f64()).collect(),
+            Self::I64(v) => v.iter().map(|x| *x as f64).collect(),
+        }
+    }
+
+    /// Elements of a type, rounded once from double precision.
+    pub fn rounded(value_type: ValueType, wide: Vec<f64>) -> Self {
+        match value_type {
+            ValueType::F64 => Self::F64(wide),
+            ValueType::F32 => Self::F32(wide.into_iter().map(|x| x as f32).collect()),
+            ValueType::F16 => Self::F16(wide.into_iter().map(crate::mean::to_f16).collect()),
+            ValueType::BF16 => Self::BF16(wide.into_iter().map(crate::mean::to_bf16).collect()),
+            ValueType::I64 => Self::I64(wide.into_iter().map(|x| x as i64).collect()),
+        }
+    }
+
     /// The index of the first NaN or infinity, if there is one.
     pub fn first_non_finite(&self) -> Option<usize> {
         match self {
@@ -179,6 +201,36 @@ impl Tensor {
         Self { role: self.role, shape: self.shape.clone(), values }
     }
 
+    /// Element by element of two tensors of one shape, computed in `f64` and rounded once to
+    /// the type of this one. Counters stay as they are.
+    pub fn combined(
+        &self,
+        other: &Self,
+        combine: impl Fn(f64, f64) -> f64,
+    ) -> Result<Self, WeightsError> {
+        if self.shape != other.shape {
+            let (shape, found) = (self.shape.clone(), other.values.len());
+            return Err(WeightsError::WrongLength { shape, found });
+        }
+        let (role, shape) = (self.role, self.shape.clone());
+        let values = match (&self.values, &other.values) {
+            // By far the most usual.
+            (Values::F32(a), Values::F32(b)) => {
+                let pairs = a.iter().zip(b);
+                Values::F32(
+                    pairs.map(|(a, b)| combine(f64::from(*a), f64::from(*b)) as f32).collect(),
+                )
+            }
+            (Values::I64(counts), _) => Values::I64(counts.clone()),
+            (mine, theirs) => {
+                let pairs = mine.to_f64().into_iter().zip(theirs.to_f64());
+                let wide: Vec<f64> = pairs.map(|(a, b)| combine(a, b)).collect();
+                Values::rounded(mine.value_type(), wide)
+            }
+        };
+        Ok(Self { role, shape, values })
+    }
+
     /// Its elements, taken out.
     pub fn into_values(self) -> Values {
         self.values
@@ -247,6 +299,33 @@ impl Weights {
     pub fn only(&self, role: Role) -> Self {
         let kept = self.tensors.iter().filter(|(_, t)| t.role == role);
         Self { tensors: kept.map(|(n, t)| (n.clone(), t.clone())).collect() }
+    }
+
+    /// Element by element of two sets of tensors with the same names and shapes, computed in
+    /// `f64` and rounded once.
+    ///
+    /// ```
+    /// use hwa_core::{Tensor, Weights};
+    ///
+    /// let weights = |value| {
+    ///     let mut weights = Weights::new();
+    ///     weights.insert("w", Tensor::parameter(vec![1], vec![value])?)?;
+    ///     Ok::<_, hwa_core::WeightsError>(weights)
+    /// };
+    /// let between = weights(1.0)?.combined(&weights(3.0)?, |a, b| a + 0.25 * (b - a))?;
+    /// assert_eq!(between, weights(1.5)?);
+    /// # Ok::<_, hwa_core::WeightsError>(())
+    /// ```
+    pub fn combined(
+        &self,
+        other: &Self,
+        combine: impl Fn(f64, f64) -> f64,
+    ) -> Result<Self, WeightsError> {
+        let mut all = Self::new();
+        for (name, tensor) in self.iter() {
+            all.insert(name, tensor.combined(other.require(name)?, &combine)?)?;
+        }
+        Ok(all)
     }
 
     /// The name of the first tensor that holds a NaN or an infinity.

@@ -141,16 +141,7 @@ impl ModuleVisitor for Reader {
             return;
         }
         let data = param.base().into_data();
-        let values = match data.dtype() {
-            DType::F64 => Values::F64(data.iter().collect()),
-            DType::F16 => Values::F16(data.iter().collect()),
-            DType::BF16 => Values::BF16(data.iter().collect()),
-            // All at once where that is the type already: the values may be hundreds of millions.
-            _ => {
-                Values::F32(data.as_slice().map_or_else(|_| data.iter().collect(), <[f32]>::to_vec))
-            }
-        };
-        self.take(data.shape().to_vec(), values);
+        self.take(data.shape().to_vec(), values(&data));
     }
 
     fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
@@ -246,7 +237,18 @@ fn range(dtype: DType) -> (i64, i64) {
     }
 }
 
-fn tensor_data(tensor: &NamedTensor, shape: Vec<usize>) -> TensorData {
+/// The elements of a tensor of floats.
+pub(crate) fn values(data: &TensorData) -> Values {
+    match data.dtype() {
+        DType::F64 => Values::F64(data.iter().collect()),
+        DType::F16 => Values::F16(data.iter().collect()),
+        DType::BF16 => Values::BF16(data.iter().collect()),
+        // All at once where that is the type already: the values may be hundreds of millions.
+        _ => Values::F32(data.as_slice().map_or_else(|_| data.iter().collect(), <[f32]>::to_vec)),
+    }
+}
+
+pub(crate) fn tensor_data(tensor: &NamedTensor, shape: Vec<usize>) -> TensorData {
     match tensor.values() {
         Values::F64(v) => TensorData::new(v.clone(), shape),
         Values::F32(v) => TensorData::new(v.clone(), shape),

@@ -8,12 +8,14 @@
 use std::collections::{HashMap, HashSet};
 
 use burn::module::{ModuleMapper, Param, ParamId};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use hwa_core::{Role, Weights, WeightsError};
-use hwa_data::{Batch, DataError, ImageShape};
+use hwa_data::{Batch, DataError, ImageShape, Position};
 use hwa_kernels::Precision;
 use hwa_kernels::simd::Level;
-use hwa_train::{Recalibration, Replica, ReplicaError, State, Step, StepStats, Tally};
+use hwa_train::{
+    Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,
+};
 
 use crate::error::{NnError, ensure_some};
 use crate::names::{self, Found};
@@ -169,6 +171,21 @@ impl<N: Network> BurnReplica<N> {
         Ok(scores)
     }
 
+    /// A forward and a backward pass on a batch, in training mode.
+    fn forth_and_back(&self, batch: &Batch, at: Position) -> Result<Passed, ReplicaError> {
+        self.check(batch)?;
+        let pass = self.pass(Mode::Train);
+        let mut pass = if self.dropout { pass.at(at) } else { pass };
+        let scores = self.forward(&self.network, batch, &mut pass)?;
+        let loss = cross_entropy(scores, &batch.labels, &pass);
+        if !loss.is_tracked() {
+            let reason = "no parameter of the network takes part in its scores".to_owned();
+            return Err(ReplicaError::Framework { operation: "the backward pass", reason });
+        }
+        let gradients = loss.backward();
+        Ok(Passed { gradients, pass, stats: StepStats { loss: loss.into_scalar::<f64>() } })
+    }
+
     /// The network, for what gives it back changed. Nothing else holds its tensors then, so
     /// that they can be changed where they are.
     fn take_network(&mut self) -> N {
@@ -199,21 +216,39 @@ impl<N: Network> Replica for BurnReplica<N> {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
-        self.check(batch)?;
-        let pass = self.pass(Mode::Train);
-        let mut pass = if self.dropout { pass.at(at.position) } else { pass };
-        let scores = self.forward(&self.network, batch, &mut pass)?;
-        let loss = cross_entropy(scores, &batch.labels, &pass);
-        if !loss.is_tracked() {
-            let reason = "no parameter of the network takes part in its scores".to_owned();
-            return Err(ReplicaError::Framework { operation: "the backward pass", reason });
+    fn gradient(
+        &mut self,
+        batch: &Batch,
+        at: Position,
+        statistics: RunningStatistics,
+    ) -> Result<(StepStats, Weights), ReplicaError> {
+        let Passed { gradients, pass, stats } = self.forth_and_back(batch, at)?;
+        let gradient = Sgd::gradient(&self.network, gradients)?;
+        if statistics == RunningStatistics::Move {
+            let network = self.take_network();
+            self.network = pass.move_statistics(network);
         }
-        let gradients = loss.backward();
+        Ok((stats, gradient))
+    }
+
+    fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError> {
+        // A clone: what is refused must leave the network as it was.
+        self.network = self.sgd.descend(self.network.clone(), gradient, rate)?;
+        Ok(())
+    }
+
+    /// In one go: gradients never become named tensors.
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
+        let Passed { gradients, pass, stats } = self.forth_and_back(batch, at.position)?;
         let network = self.take_network();
         let network = self.sgd.step(network, gradients, at.rate);
         self.network = pass.move_statistics(network);
-        Ok(StepStats { loss: loss.into_scalar::<f64>() })
+        Ok(stats)
+    }
+
+    fn parameters(&self) -> Result<Vec<String>, ReplicaError> {
+        let tensors = names::tensors(&self.network).into_iter();
+        Ok(tensors.filter(|t| t.role == Role::Parameter).map(|t| t.name).collect())
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
@@ -283,6 +318,13 @@ impl<N: Network> Replica for BurnReplica<N> {
     }
 }
 
+/// What a forward and a backward pass leave behind.
+struct Passed {
+    gradients: Gradients,
+    pass: Pass,
+    stats: StepStats,
+}
+
 /// Puts one zero, seen everywhere, in the place of every tensor.
 struct Hollow;
 
@@ -346,8 +388,6 @@ fn ensure_own_statistics(tensors: &[Found]) -> Result<(), NnError> {
 
 #[cfg(test)]
 mod tests {
-    use hwa_data::Position;
-
     use super::*;
     use crate::recording::thread_pool;
     use crate::zoo::{ModelSpec, Origin};

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Gradients, Tensor};
-use hwa_core::{Role, Weights, WeightsError};
+use hwa_core::{Role, Tensor as NamedTensor, Values, Weights, WeightsError};
 use hwa_kernels::simd::Level;
 
 use crate::names;
@@ -43,7 +43,44 @@ impl Sgd {
 
     /// One step. A parameter without a gradient stays, as in PyTorch.
     pub fn step<M: Module>(&mut self, module: M, gradients: Gradients, rate: f64) -> M {
-        module.map(&mut Step { sgd: self, gradients, rate })
+        module.map(&mut Step { sgd: self, gradients: Computed::Now(gradients), rate })
+    }
+
+    /// One step along a gradient that is given by name. A parameter that it does not name
+    /// stays; what is no parameter, or has another shape, is refused.
+    pub fn descend<M: Module>(
+        &mut self,
+        module: M,
+        gradient: &Weights,
+        rate: f64,
+    ) -> Result<M, WeightsError> {
+        let parameters = names::export_parameters(&module)?;
+        let mut left: HashMap<ParamId, &NamedTensor> = HashMap::new();
+        let ids: HashMap<String, ParamId> =
+            names::tensors(&module).into_iter().map(|found| (found.name, found.id)).collect();
+        for (name, tensor) in gradient.iter() {
+            let unexpected = || WeightsError::Unexpected { name: name.to_owned() };
+            let parameter = parameters.get(name).ok_or_else(unexpected)?;
+            if parameter.shape() != tensor.shape() {
+                let (expected, found) = (parameter.shape().to_vec(), tensor.shape().to_vec());
+                return Err(WeightsError::ShapesDiffer { name: name.to_owned(), expected, found });
+            }
+            left.insert(*ids.get(name).ok_or_else(unexpected)?, tensor);
+        }
+        Ok(module.map(&mut Step { sgd: self, gradients: Computed::Before(left), rate }))
+    }
+
+    /// Gradients by the names of their parameters; a parameter without one is not there.
+    pub fn gradient<M: Module>(module: &M, gradients: Gradients) -> Result<Weights, WeightsError> {
+        let mut found = Found { gradients, values: HashMap::new() };
+        module.visit(&mut found);
+        let mut gradient = Weights::new();
+        for tensor in names::tensors(module) {
+            if let Some((shape, values)) = found.values.remove(&tensor.id) {
+                gradient.insert(tensor.name, NamedTensor::new(Role::Parameter, shape, values)?)?;
+            }
+        }
+        Ok(gradient)
     }
 
     /// The momentum of every parameter of the module, under its name.
@@ -98,15 +135,52 @@ impl ModuleVisitor for Collect {
     }
 }
 
-struct Step<'a> {
-    sgd: &'a mut Sgd,
+/// Takes gradients out, by parameter.
+struct Found {
     gradients: Gradients,
+    values: HashMap<ParamId, (Vec<usize>, Values)>,
+}
+
+impl ModuleVisitor for Found {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = param.base().grad_remove(&mut self.gradients) {
+            let data = gradient.into_data();
+            self.values.insert(param.id, (data.shape().to_vec(), names::values(&data)));
+        }
+    }
+}
+
+/// Where a step's gradients come from.
+enum Computed<'a> {
+    /// From a backward pass.
+    Now(Gradients),
+    /// By parameter.
+    Before(HashMap<ParamId, &'a NamedTensor>),
+}
+
+impl Computed<'_> {
+    fn take<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Option<Tensor<D>> {
+        let weights = param.base();
+        match self {
+            Self::Now(gradients) => weights.grad_remove(gradients),
+            Self::Before(left) => {
+                let data = names::tensor_data(left.remove(&param.id)?, weights.dims().to_vec());
+                let device = weights.device().without_autodiff();
+                Some(Tensor::from_data(data, (&device, weights.dtype())))
+            }
+        }
+    }
+}
+
+struct Step<'a, 'g> {
+    sgd: &'a mut Sgd,
+    gradients: Computed<'g>,
     rate: f64,
 }
 
-impl ModuleMapper for Step<'_> {
+impl ModuleMapper for Step<'_, '_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(gradient) = param.base().grad_remove(&mut self.gradients) else { return param };
+        let Some(gradient) = self.gradients.take(&param) else { return param };
         let kept = self.sgd.momentum.remove(&param.id);
         let id = param.id;
         param.map(|weights| {
@@ -127,7 +201,7 @@ impl ModuleMapper for Step<'_> {
     }
 }
 
-impl Step<'_> {
+impl Step<'_, '_> {
     /// In one pass; weights and momentum after the step.
     fn on_kernels<const D: usize>(
         &self,

@@ -85,7 +85,7 @@ fn transform() -> Transform {
     Transform::plain(Normalise::new(channels).unwrap())
 }
 
-fn settings(momentum_at_sync: MomentumAtSync) -> Settings {
+fn settings() -> Settings {
     Settings {
         seed: 1,
         plan: Plan {
@@ -98,7 +98,8 @@ fn settings(momentum_at_sync: MomentumAtSync) -> Settings {
         // Divides the 40 images: a union of batches of two sizes would weigh them differently.
         batch: NonZeroUsize::new(8).unwrap(),
         init: hwa_train::Init::Shared,
-        momentum_at_sync,
+        descent: hwa_train::Descent::Plain,
+        candidates: hwa_train::Candidates::Averages,
         patience: None,
         evaluate: Evaluate {
             every: Every::Cycles(NonZeroUsize::new(100).unwrap()),
@@ -122,7 +123,7 @@ impl Observer for Nobody {
     fn observe(&mut self, _event: &Event) {}
 }
 
-fn train(path: &Path, settings: &Settings) {
+fn train(path: &Path, settings: &Settings, momentum: MomentumAtSync) {
     let dir = RunDir::create(path).unwrap();
     let run = Run {
         settings,
@@ -131,6 +132,7 @@ fn train(path: &Path, settings: &Settings) {
         test: SealedTest::new(images(2)),
         transform: transform(),
         build: &|number| Ok(Box::new(replica(number))),
+        technique: &|_| Box::new(hwa_train::Averaging { momentum }),
         about: Default::default(),
         dir: &dir,
         identity: Identity {
@@ -153,9 +155,9 @@ fn batches(settings: &Settings, replica: usize) -> impl Iterator<Item = Batch> {
 /// The largest difference between any weights, after any step, of a run with H = 1 and
 /// one model that steps on the union of all models' batches.
 fn difference_to_large_batch(momentum: MomentumAtSync) -> f32 {
-    let settings = settings(momentum);
+    let settings = settings();
     let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), &settings);
+    train(folder.path(), &settings, momentum);
     let mut large = replica(0);
     let mut data: Vec<_> = (0..MODELS).map(|k| batches(&settings, k)).collect();
     let mut worst = 0.0f32;

@@ -66,8 +66,10 @@ impl Curves {
             let name = if single { "model, running statistics" } else { "inner (mean)" };
             self.push(Level::Inner, name, (cycle, sum / judged.inner.len() as f64));
         }
-        let name = if single { "model" } else { "outer" };
-        self.push(Level::Outer, name, (cycle, judged.outer.top1));
+        if let Some(outer) = judged.outer {
+            let name = if single { "model" } else { "outer" };
+            self.push(Level::Outer, name, (cycle, outer.top1));
+        }
         for window in &judged.hwa {
             let averaged = if single { "average" } else { "HWA" };
             let name = match window.length {

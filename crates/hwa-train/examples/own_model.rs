@@ -12,12 +12,12 @@ use std::sync::Mutex;
 
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Decay, Plan, Schedule, Tensor, Weights, WeightsError, WindowSpec};
-use hwa_data::{Batch, DataError, OpenOptions};
+use hwa_data::{Batch, DataError, OpenOptions, Position};
 use hwa_store::{RunDir, write_atomically};
 use hwa_train::{
-    Checkpoints, Evaluate, Event, Every, Identity, Init, Interrupt, MomentumAtSync, Observer,
-    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, Step,
-    StepStats, Tally,
+    Averaging, Candidates, Checkpoints, Descent, Evaluate, Event, Every, Identity, Init, Interrupt,
+    Observer, Outcome, Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest,
+    Settings, State, StepStats, Tally,
 };
 
 // ANCHOR: replica
@@ -45,7 +45,13 @@ impl Replica for Softmax {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
+    /// There are no statistics that could move, and nothing is drawn.
+    fn gradient(
+        &mut self,
+        batch: &Batch,
+        _at: Position,
+        _statistics: RunningStatistics,
+    ) -> Result<(StepStats, Weights), ReplicaError> {
         let (mut loss, share) = (0.0, 1.0 / batch.len() as f32);
         let mut weight_gradient = vec![0.0; self.weight.len()];
         let mut bias_gradient = vec![0.0; self.bias.len()];
@@ -59,9 +65,15 @@ impl Replica for Softmax {
                 row.iter_mut().zip(image).for_each(|(g, x)| *g += share * error * x);
             }
         }
-        descend(&mut self.weight, &mut self.weight_momentum, &weight_gradient, at.rate as f32);
-        descend(&mut self.bias, &mut self.bias_momentum, &bias_gradient, at.rate as f32);
-        Ok(StepStats { loss: loss / batch.len() as f64 })
+        let stats = StepStats { loss: loss / batch.len() as f64 };
+        Ok((stats, named(&weight_gradient, &bias_gradient)?))
+    }
+
+    fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError> {
+        let [weight, bias] = [values(gradient, "fc.weight")?, values(gradient, "fc.bias")?];
+        descend(&mut self.weight, &mut self.weight_momentum, &weight, rate as f32);
+        descend(&mut self.bias, &mut self.bias_momentum, &bias, rate as f32);
+        Ok(())
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
@@ -158,7 +170,8 @@ impl Observer for Show {
     fn observe(&mut self, event: &Event) {
         if let Event::Judged(judged) = event {
             let hwa = judged.hwa.first().map_or(f64::NAN, |w| w.evaluation.top1);
-            println!("cycle {}: outer {:.2} %, HWA {hwa:.2} %", judged.cycle, judged.outer.top1);
+            let outer = judged.outer.map_or(f64::NAN, |e| e.top1);
+            println!("cycle {}: outer {outer:.2} %, HWA {hwa:.2} %", judged.cycle);
         }
     }
 }
@@ -175,6 +188,7 @@ fn train(folder: &Path, settings: &Settings) -> Result<Outcome, Box<dyn Error>> 
         test: SealedTest::new(digits.splits.test),
         transform: digits.transform,
         build: &|model| Ok(Box::new(Softmax::new(settings.seed, model))),
+        technique: &|_| Box::new(Averaging::default()),
         about: Default::default(),
         dir: &dir,
         identity: Identity {
@@ -214,7 +228,8 @@ fn settings() -> Result<Settings, Box<dyn Error>> {
         },
         batch: count(32)?,
         init: Init::Shared,
-        momentum_at_sync: MomentumAtSync::Keep,
+        descent: Descent::Plain,
+        candidates: Candidates::Averages,
         patience: None,
         evaluate: Evaluate {
             every: Every::Cycles(count(1)?),

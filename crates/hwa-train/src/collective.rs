@@ -64,6 +64,10 @@ pub trait Collective {
     /// Averages other tensors, such as momentum.
     fn average(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError>;
 
+    /// Hands tensors on to the next model, and gives those of the model before this one; the
+    /// last comes before the first.
+    fn shift(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError>;
+
     /// Stops if any model says so.
     fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError>;
 
@@ -127,6 +131,7 @@ struct Shared {
 struct Tables {
     synchronizations: Table<Contribution, Synchronized>,
     averages: Table<Weights, Weights>,
+    shifts: Table<Weights, Vec<Arc<Weights>>>,
     verdicts: Table<Verdict, Verdict>,
 }
 
@@ -153,6 +158,7 @@ impl ThreadGroup {
         let tables = Tables {
             synchronizations: Table::new(size),
             averages: Table::new(size),
+            shifts: Table::new(size),
             verdicts: Table::new(size),
         };
         let shared = Shared {
@@ -295,6 +301,17 @@ impl Collective for ThreadMember {
         )
     }
 
+    fn shift(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError> {
+        let all = self.group.meet(
+            self.rank,
+            tensors,
+            false,
+            |t| &mut t.shifts,
+            |all| Ok(all.into_iter().map(Arc::new).collect()),
+        )?;
+        Ok(Arc::clone(&all[(self.rank + all.len() - 1) % all.len()]))
+    }
+
     fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError> {
         let agreed = self.group.meet(
             self.rank,
@@ -375,6 +392,18 @@ mod tests {
         });
         let expected: Vec<f32> = (0..100).map(|round| round as f32 + 1.0).collect();
         assert!(results.iter().all(|r| *r == expected));
+    }
+
+    #[test]
+    fn everyone_gets_what_the_one_before_brought() {
+        let group = ThreadGroup::new(3, Interrupt::new());
+        let results = together(&group, |mut member| {
+            let mine: Weights = (*contribution(member.rank() as f32).inner).clone();
+            (0..20).map(|_| value(&member.shift(mine.clone()).unwrap())).collect::<Vec<_>>()
+        });
+        for (rank, found) in results.into_iter().enumerate() {
+            assert!(found.iter().all(|from| *from == ((rank + 2) % 3) as f32));
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl DiskUse {
         let models = plan.num_models.get() as u64;
         let bytes = |weights: &Weights| weights.num_bytes() as u64;
         let (parameters, complete) = (bytes(parameters), bytes(&model.weights));
-        let judged_later = if settings.evaluate.inner { complete } else { 0 };
+        let judged_later = if settings.judges_models() { complete } else { 0 };
         let outer = outer_kept(plan, checkpoints).saturating_add(outer_passing(plan, checkpoints));
         let inner = inner_saved(plan, checkpoints).saturating_mul(models);
         Self {

@@ -176,8 +176,8 @@ pub struct Judged {
     pub cycle: usize,
     /// The inner weights of each model, with their own statistics, if requested.
     pub inner: Vec<Evaluation>,
-    /// The outer weights.
-    pub outer: Evaluation,
+    /// The outer weights, unless the result is one of the models.
+    pub outer: Option<Evaluation>,
     /// The HWA weights of each window that has members.
     pub hwa: Vec<WindowEvaluation>,
     /// The best so far, on validation.

@@ -40,6 +40,14 @@ pub struct Experiment {
     pub hwa: Hwa,
     /// The second stage of SWA.
     pub swa: Swa,
+    /// Lookahead.
+    pub lookahead: LookaheadTable,
+    /// The exponential moving average.
+    pub ema: EmaTable,
+    /// Filter grafting.
+    pub fg: Fg,
+    /// RePr.
+    pub repr: Repr,
     /// Early stopping.
     pub stop: Stop,
     /// The judge.
@@ -48,7 +56,7 @@ pub struct Experiment {
     pub checkpoints: CheckpointsTable,
 }
 
-/// A training method: a setting of the same loop.
+/// A training method: numbers and a [`Technique`](crate::Technique) for the same loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -63,12 +71,56 @@ pub enum Method {
     /// K models averaged every H steps, and a slide window over the averages.
     #[default]
     Hwa,
+    /// One model; sharpness-aware steps.
+    Sam,
+    /// K models that take over layers from each other; the best of them is the result.
+    Fg,
+    /// One model, without its most redundant filters for a while.
+    Repr,
+    /// One model; slow weights that follow it.
+    Lookahead,
+    /// One model and the moving average of its weights.
+    Ema,
+    /// One model whose rate begins again several times.
+    Sgdr,
 }
 
 impl Method {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Sgd,
+        Self::Online,
+        Self::Swa,
+        Self::Lawa,
+        Self::Hwa,
+        Self::Sam,
+        Self::Fg,
+        Self::Repr,
+        Self::Lookahead,
+        Self::Ema,
+        Self::Sgdr,
+    ];
+
+    /// As it is written in an experiment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sgd => "sgd",
+            Self::Online => "online",
+            Self::Swa => "swa",
+            Self::Lawa => "lawa",
+            Self::Hwa => "hwa",
+            Self::Sam => "sam",
+            Self::Fg => "fg",
+            Self::Repr => "repr",
+            Self::Lookahead => "lookahead",
+            Self::Ema => "ema",
+            Self::Sgdr => "sgdr",
+        }
+    }
+
     /// Whether it trains several models.
-    pub fn is_online(self) -> bool {
-        matches!(self, Self::Online | Self::Hwa)
+    pub fn has_several_models(self) -> bool {
+        matches!(self, Self::Online | Self::Hwa | Self::Fg)
     }
 
     /// Whether it slides a window over outer weights.
@@ -188,13 +240,16 @@ pub struct Optimizer {
     pub weight_decay: f64,
     /// Images per step of one model.
     pub batch: NonZeroUsize,
+    /// With a value, every step is sharpness-aware (SAM), and looks so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rho: Option<f64>,
 }
 
 /// `[schedule]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleTable {
-    /// How the rate falls; by default a cosine, and for SWA its two stages.
+    /// How the rate falls; by default a cosine, for SWA its two stages, for SGDR restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ScheduleKind>,
     /// The budget in epochs, by default 200 ...
@@ -203,7 +258,7 @@ pub struct ScheduleTable {
     /// ... or in steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<NonZeroU64>,
-    /// The rate that cosine, linear and cyclical fall to.
+    /// The rate that cosine, linear, cyclical and restarts fall to.
     pub floor: f64,
     /// A ramp at the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,9 +273,12 @@ pub struct ScheduleTable {
     /// ... or when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub milestones: Option<Vec<Span>>,
-    /// The length of a saw-tooth of `cyclical`; by default the synchronization period.
+    /// The length of a saw-tooth of `cyclical`, by default the synchronization period; or of the
+    /// first cosine of `restarts`, by default so that the fourth ends with the budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
+    /// How much longer each cosine of `restarts` is than the one before.
+    pub lengthening: NonZeroU64,
 }
 
 /// How the rate falls.
@@ -237,6 +295,8 @@ pub enum ScheduleKind {
     Constant,
     /// A saw-tooth.
     Cyclical,
+    /// Half a cosine again and again, longer each time.
+    Restarts,
     /// The two stages of `[swa]`.
     TwoStage,
 }
@@ -314,6 +374,48 @@ pub struct Swa {
     /// The saw-tooth's length; by default the synchronization period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
+}
+
+/// `[lookahead]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LookaheadTable {
+    /// Steps between two moves of the slow weights.
+    pub period: NonZeroU64,
+    /// Which share of the way they go.
+    pub alpha: f64,
+}
+
+/// `[ema]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmaTable {
+    /// How much of the average is kept in every step.
+    pub decay: f64,
+}
+
+/// `[fg]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fg {
+    /// How far shares can be from one half: by half of this.
+    pub a: f64,
+    /// How fast they follow the difference of entropies.
+    pub c: f64,
+}
+
+/// `[repr]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Repr {
+    /// The share of filters that is dropped.
+    pub share: f64,
+    /// How long the whole network trains before that.
+    pub full: Span,
+    /// How long the rest trains without them.
+    pub pruned: Span,
+    /// How often.
+    pub times: u64,
 }
 
 /// `[stop]`
@@ -397,6 +499,10 @@ impl Default for Experiment {
             schedule: ScheduleTable::default(),
             hwa: Hwa::default(),
             swa: Swa::default(),
+            lookahead: LookaheadTable::default(),
+            ema: EmaTable::default(),
+            fg: Fg::default(),
+            repr: Repr::default(),
             stop: Stop::default(),
             evaluate: EvaluateTable::default(),
             checkpoints: CheckpointsTable::default(),
@@ -436,7 +542,7 @@ impl Default for Model {
 
 impl Default for Optimizer {
     fn default() -> Self {
-        Self { rate: 0.1, momentum: 0.9, weight_decay: 5e-4, batch: nonzero(128) }
+        Self { rate: 0.1, momentum: 0.9, weight_decay: 5e-4, batch: nonzero(128), rho: None }
     }
 }
 
@@ -453,6 +559,7 @@ impl Default for ScheduleTable {
             every: None,
             milestones: None,
             period: None,
+            lengthening: NonZeroU64::MIN.saturating_add(1),
         }
     }
 }
@@ -473,6 +580,31 @@ impl Default for Hwa {
 impl Default for Swa {
     fn default() -> Self {
         Self { start: Span::Share(0.8), rate: 0.05, floor: None, period: None }
+    }
+}
+
+impl Default for LookaheadTable {
+    fn default() -> Self {
+        Self { period: NonZeroU64::MIN.saturating_add(4), alpha: 0.8 }
+    }
+}
+
+impl Default for EmaTable {
+    fn default() -> Self {
+        Self { decay: 0.999 }
+    }
+}
+
+impl Default for Fg {
+    fn default() -> Self {
+        Self { a: 0.4, c: 500.0 }
+    }
+}
+
+impl Default for Repr {
+    fn default() -> Self {
+        // 20 and 10 of 100 epochs.
+        Self { share: 0.3, full: Span::Share(0.2), pruned: Span::Share(0.1), times: 3 }
     }
 }
 

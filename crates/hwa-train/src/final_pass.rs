@@ -11,10 +11,11 @@ use hwa_store::{CheckpointStore, read_tensors};
 
 use crate::error::TrainError;
 use crate::event::{BestOnTest, Evaluation, Levels, Summary, SummaryTime};
-use crate::judge::JudgeState;
+use crate::judge::{JudgeState, kind};
 use crate::leader::{Closing, LastCycle};
 use crate::measure::Bench;
 use crate::replica::Replica;
+use crate::settings::{Candidates, Settings};
 
 /// The test split, which nothing can read before the choice is fixed.
 #[derive(Clone)]
@@ -96,7 +97,8 @@ impl FinalPass<'_> {
         last: &LastCycle,
         splits: [(&Subset, &mut Levels); 2],
     ) -> Result<(), TrainError> {
-        let averaged = self.bench.settings.plan.num_models.get() > 1;
+        let Settings { plan, candidates, .. } = self.bench.settings;
+        let averaged = plan.num_models.get() > 1 && *candidates == Candidates::Averages;
         for (split, levels) in splits {
             for model in &last.inner {
                 levels.inner.push(self.complete(model, split)?);
@@ -112,9 +114,8 @@ impl FinalPass<'_> {
     /// other arithmetic may have chosen otherwise than the file remembers.
     fn best_weights(&self, chosen: &Choice) -> Result<Weights, TrainError> {
         let (best, metadata) = read_tensors(self.best)?;
-        let window = metadata.get("kind").is_some_and(|kind| kind == "hwa");
-        let same = metadata.get("cycle") == Some(&chosen.cycle.into());
-        if !same || window != chosen.window.is_some() {
+        let same_kind = metadata.get("kind").is_some_and(|found| found == kind(chosen));
+        if !same_kind || metadata.get("cycle") != Some(&chosen.cycle.into()) {
             let reason = "it does not hold the weights of the chosen cycle";
             return Err(TrainError::BadState { path: self.best.to_owned(), reason });
         }

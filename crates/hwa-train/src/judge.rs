@@ -22,7 +22,7 @@ use crate::error::TrainError;
 use crate::event::{Evaluation, Event, JudgeTime, Judged, Observer, WindowEvaluation, announce};
 use crate::measure::Bench;
 use crate::replica::{Replica, ReplicaError};
-use crate::settings::{Every, JUDGE_SHARE, Settings};
+use crate::settings::{Candidates, Every, JUDGE_SHARE, Settings};
 
 /// How often the leading model looks for an interrupt or a failure while it waits.
 const PATROL: Duration = Duration::from_millis(50);
@@ -209,17 +209,26 @@ impl Judge<'_> {
         let failed = |source| TrainError::Judge { cycle, source };
         let mut work = 0;
         let mut inner = Vec::new();
-        for model in &case.inner {
+        for (number, model) in case.inner.iter().enumerate() {
             let replica = self.replica.as_mut();
             let evaluation =
                 self.bench.evaluate_model(replica, model, self.validation).map_err(failed)?;
             work += evaluation.images;
             inner.push(evaluation);
+            if self.bench.settings.candidates == Candidates::Models {
+                self.consider(cycle, Member::Model(number), &evaluation)?;
+            }
+        }
+        if self.bench.settings.candidates == Candidates::Models {
+            self.state.next_due = self.next_due(&case.cycle, work);
+            let chosen = self.state.selection.best().copied();
+            let (hwa, time) = (Vec::new(), JudgeTime::default());
+            return Ok(Judged { cycle, inner, outer: None, hwa, chosen, time });
         }
         let outer = self.measure(&case.outer).map_err(failed)?;
         work += passes(&outer);
         if self.windows.is_empty() {
-            self.consider(cycle, None, &outer)?;
+            self.consider(cycle, Member::Outer, &outer)?;
         }
         let mut hwa = Vec::new();
         // Windows that hold the same cycles have the same mean: measured once.
@@ -243,14 +252,15 @@ impl Judge<'_> {
                     self.bench.prepare(self.replica.as_mut(), &mean).map_err(failed)?;
                     loaded.clone_from(&cycles);
                 }
-                self.consider(cycle, Some(index), &evaluation)?;
+                self.consider(cycle, Member::Window(index), &evaluation)?;
             }
             let length = self.windows[index].spec().length.map(|l| l.get());
             hwa.push(WindowEvaluation { window: index, length, members: cycles.len(), evaluation });
         }
         self.state.next_due = self.next_due(&case.cycle, work);
         let chosen = self.state.selection.best().copied();
-        Ok(Judged { cycle, inner, outer, hwa, chosen, time: JudgeTime::default() })
+        let time = JudgeTime::default();
+        Ok(Judged { cycle, inner, outer: Some(outer), hwa, chosen, time })
     }
 
     fn measure(&mut self, weights: &Weights) -> Result<Evaluation, ReplicaError> {
@@ -268,22 +278,31 @@ impl Judge<'_> {
     fn consider(
         &mut self,
         cycle: usize,
-        window: Option<usize>,
+        member: Member,
         evaluation: &Evaluation,
     ) -> Result<(), TrainError> {
-        let choice = Choice { cycle, window, score: score(evaluation) };
+        let (window, model) = match member {
+            Member::Outer => (None, None),
+            Member::Window(window) => (Some(window), None),
+            Member::Model(model) => (None, Some(model)),
+        };
+        let choice = Choice { cycle, window, model, score: score(evaluation) };
         if (self.bench.cancelled)() || !self.state.selection.consider(choice) {
             return Ok(());
         }
         let state = self.replica.state().map_err(|source| TrainError::Judge { cycle, source })?;
         let members: Option<Vec<usize>> = window.map(|w| self.windows[w].cycles().collect());
+        let statistics = if model.is_some() { "running" } else { "re-estimated" };
         let mut metadata = self.about.clone();
         metadata.extend([
             ("cycle".to_owned(), cycle.into()),
-            ("kind".to_owned(), if window.is_some() { "hwa" } else { "outer" }.into()),
+            ("kind".to_owned(), kind(&choice).into()),
             ("members".to_owned(), members.into()),
-            ("statistics".to_owned(), "re-estimated".into()),
+            ("statistics".to_owned(), statistics.into()),
         ]);
+        if let Some(model) = model {
+            metadata.insert("replica".to_owned(), model.into());
+        }
         Ok(write_tensors(&self.best_path, &state.weights, &metadata)?)
     }
 
@@ -300,6 +319,23 @@ impl Judge<'_> {
                 cycle.number + (pause.ceil() as usize).max(1)
             }
         }
+    }
+}
+
+/// Whose weights are considered.
+#[derive(Debug, Clone, Copy)]
+enum Member {
+    Outer,
+    Window(usize),
+    Model(usize),
+}
+
+/// What chosen weights are called in their file.
+pub(crate) fn kind(choice: &Choice) -> &'static str {
+    match (choice.window, choice.model) {
+        (Some(_), _) => "hwa",
+        (None, Some(_)) => "inner",
+        (None, None) => "outer",
     }
 }
 

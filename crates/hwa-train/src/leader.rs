@@ -76,7 +76,7 @@ impl<'a> Leader<'a> {
     fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
         let Some(cycle) = self.session.settings.plan.cycle(number) else { return Ok(()) };
         let outer = self.checkpoints.load_outer(number)?;
-        let inner = match self.session.settings.evaluate.inner {
+        let inner = match self.session.settings.judges_models() {
             true => self.session.states.load_pending(number)?,
             false => Vec::new(),
         };
@@ -115,7 +115,7 @@ impl<'a> Leader<'a> {
         announce(self.session.observer, &ended);
 
         let verdict = self.hear()?;
-        let inner = if settings.evaluate.inner { synchronized.models.clone() } else { Vec::new() };
+        let inner = if settings.judges_models() { synchronized.models.clone() } else { Vec::new() };
         self.desk.hand_in(Case { cycle: *cycle, outer: outer.clone(), inner });
         self.last = Some(LastCycle {
             cycle: cycle.number,
@@ -143,7 +143,7 @@ impl<'a> Leader<'a> {
         let keeps = |cycle| settings.checkpoints.keeps(cycle, &settings.plan);
         self.checkpoints.flush_outer(|cycle| cycle >= needed || keeps(cycle))?;
         if let Some(last) = &self.last
-            && settings.evaluate.inner
+            && settings.judges_models()
             && pending == Some(last.cycle)
             && pending != self.models_saved
         {

@@ -7,6 +7,7 @@
 //! tested in milliseconds on a toy.
 
 mod collective;
+mod descent;
 mod disk;
 mod error;
 mod event;
@@ -25,12 +26,14 @@ mod run;
 mod settings;
 mod span;
 mod state;
+mod technique;
 mod trainer;
 
 pub use collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
     Verdict,
 };
+pub use descent::Descent;
 pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
@@ -38,15 +41,22 @@ pub use event::{
     ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
 };
 pub use experiment::{
-    Auto, Budget, CheckpointsTable, Convolution, Data, EvaluateTable, EveryText, Experiment, Hwa,
-    Method, Model, Optimizer, Per, ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths,
-    WindowText,
+    Auto, Budget, CheckpointsTable, Convolution, Data, EmaTable, EvaluateTable, EveryText,
+    Experiment, Fg, Hwa, LookaheadTable, Method, Model, Optimizer, Per, Repr, ScheduleKind,
+    ScheduleTable, Stop, Swa, WindowLengths, WindowText,
 };
 pub use final_pass::SealedTest;
 pub use measure::evaluate;
 pub use parse::ExperimentError;
-pub use replica::{Recalibration, Replica, ReplicaError, State, Step, StepStats, Tally};
+pub use replica::{
+    Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,
+};
 pub use run::{BuildReplica, Outcome, Run};
-pub use settings::{Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings};
+pub use settings::{
+    Candidates, Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings,
+};
 pub use span::{Span, SpanError};
 pub use state::{Identity, SavedState, has_state};
+pub use technique::{
+    Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique, TechniqueError,
+};

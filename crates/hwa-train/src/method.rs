@@ -1,12 +1,18 @@
-//! One definition of a method: numbers for the same loop.
+//! One definition of a method: numbers for the same loop, and a technique.
 //!
-//! | method | K | window | rate |
-//! |---|---|---|---|
-//! | `sgd` | 1 | none | any |
-//! | `online` | K | none | any |
-//! | `swa` | 1 | everything since stage II | two stages |
-//! | `lawa` | 1 | I | any |
-//! | `hwa` | K | I | any |
+//! | method | K | window | rate | technique |
+//! |---|---|---|---|---|
+//! | `sgd` | 1 | none | any | averaging |
+//! | `online` | K | none | any | averaging |
+//! | `swa` | 1 | everything since stage II | two stages | averaging |
+//! | `lawa` | 1 | I | any | averaging |
+//! | `hwa` | K | I | any | averaging |
+//! | `sam` | 1 | none | any | averaging, with sharpness-aware steps |
+//! | `fg` | K | none | any | grafting |
+//! | `repr` | 1 | none | any | RePr |
+//! | `lookahead` | 1 | none | any | Lookahead |
+//! | `ema` | 1 | none | any | EMA |
+//! | `sgdr` | 1 | none | restarts | averaging |
 //!
 //! What a method has no use for (`num_models` for `sgd`, say) is ignored, so that
 //! one experiment can be run under every method.
@@ -16,13 +22,21 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use hwa_core::{Decay, Granularity, Plan, Schedule, ScheduleError, WindowLength, WindowSpec};
 use hwa_data::steps_per_epoch;
 
+use crate::descent::Descent;
 use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
 use crate::parse::ExperimentError;
-use crate::settings::{Checkpoints, Evaluate, Every, Settings};
+use crate::settings::{Candidates, Checkpoints, Evaluate, Every, Settings};
 use crate::span::Span;
+use crate::technique::{
+    Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique,
+};
 
 /// Epochs of a budget that is not given.
 const DEFAULT_EPOCHS: u64 = 200;
+/// What SAM's own paper looks at, unless it is given.
+const DEFAULT_RHO: f64 = 0.05;
+/// Cosines of SGDR in a budget, unless the first one's length is given.
+const COSINES: u32 = 4;
 /// More steps of the rate than this are a mistake.
 const MOST_MILESTONES: u64 = 100_000;
 
@@ -45,7 +59,11 @@ impl Experiment {
             plan,
             batch: self.optimizer.batch,
             init: self.hwa.init,
-            momentum_at_sync: self.hwa.momentum_at_sync,
+            descent: self.descent(),
+            candidates: match self.method {
+                Method::Fg => Candidates::Models,
+                _ => Candidates::Averages,
+            },
             patience: self.stop.patience.map(NonZeroUsize::get),
             evaluate: Evaluate {
                 every: match self.evaluate.every {
@@ -63,12 +81,69 @@ impl Experiment {
         Ok(settings)
     }
 
+    /// What the method does in steps and at the end of cycles, for a training set of so many
+    /// images.
+    pub fn technique(
+        &self,
+        train_examples: usize,
+    ) -> Result<Box<BuildTechnique<'static>>, ExperimentError> {
+        let stages = match self.method {
+            Method::Repr => self.stages(&self.scale(train_examples)?)?,
+            _ => Vec::new(),
+        };
+        let (this, models) = (self.clone(), self.num_models().get());
+        Ok(Box::new(move |number| -> Box<dyn Technique> {
+            match this.method {
+                Method::Ema => Box::new(Ema::new(this.ema.decay)),
+                Method::Lookahead => {
+                    Box::new(Lookahead::new(this.lookahead.period, this.lookahead.alpha))
+                }
+                Method::Fg => Box::new(Grafting::new(this.fg.a, this.fg.c, number, models)),
+                Method::Repr => Box::new(RePr::new(this.repr.share, stages.clone())),
+                Method::Sgd
+                | Method::Online
+                | Method::Swa
+                | Method::Lawa
+                | Method::Hwa
+                | Method::Sam
+                | Method::Sgdr => Box::new(Averaging { momentum: this.hwa.momentum_at_sync }),
+            }
+        }))
+    }
+
+    /// When filters are dropped and come back.
+    fn stages(&self, scale: &Scale) -> Result<Vec<Stage>, ExperimentError> {
+        let full = scale.at_least_one("repr.full", self.repr.full)?.get();
+        let pruned = scale.at_least_one("repr.pruned", self.repr.pruned)?.get();
+        let (each, budget) = (full.saturating_add(pruned), scale.budget.get());
+        if each.saturating_mul(self.repr.times) > budget {
+            let times = self.repr.times;
+            let reason =
+                format!("must fit into the budget of {budget} steps, found {times} times {each}");
+            return Err(value("repr.times", reason));
+        }
+        let stage = |i| Stage { drop: i * each + full, revive: (i + 1) * each };
+        Ok((0..self.repr.times).map(stage).collect())
+    }
+
+    fn descent(&self) -> Descent {
+        let by_default = (self.method == Method::Sam).then_some(DEFAULT_RHO);
+        match self.optimizer.rho.or(by_default) {
+            Some(rho) => Descent::SharpnessAware { rho },
+            None => Descent::Plain,
+        }
+    }
+
     /// The experiment with every default that depends on others written out, so
     /// that a later version's defaults cannot change it.
     pub fn resolved(&self) -> Self {
         let mut resolved = self.clone();
         let schedule = &mut resolved.schedule;
         schedule.kind = Some(self.kind());
+        if let Descent::SharpnessAware { rho } = self.descent() {
+            resolved.optimizer.rho = Some(rho);
+        }
+        let schedule = &mut resolved.schedule;
         if schedule.steps.is_none() && schedule.epochs.is_none() {
             schedule.epochs = NonZeroU64::new(DEFAULT_EPOCHS);
         }
@@ -76,14 +151,17 @@ impl Experiment {
     }
 
     fn kind(&self) -> ScheduleKind {
-        let by_default =
-            if self.method == Method::Swa { ScheduleKind::TwoStage } else { ScheduleKind::Cosine };
+        let by_default = match self.method {
+            Method::Swa => ScheduleKind::TwoStage,
+            Method::Sgdr => ScheduleKind::Restarts,
+            _ => ScheduleKind::Cosine,
+        };
         self.schedule.kind.unwrap_or(by_default)
     }
 
     /// The models that the method trains.
     pub fn num_models(&self) -> NonZeroUsize {
-        if self.method.is_online() { self.hwa.num_models } else { NonZeroUsize::MIN }
+        if self.method.has_several_models() { self.hwa.num_models } else { NonZeroUsize::MIN }
     }
 
     fn scale(&self, train_examples: usize) -> Result<Scale, ExperimentError> {
@@ -127,6 +205,12 @@ impl Experiment {
             ScheduleKind::Cyclical => {
                 Decay::Cyclical { floor: table.floor, period: period(table.period) }
             }
+            ScheduleKind::Restarts => {
+                let factor = table.lengthening.get();
+                let first = table.period.map(|span| scale.steps(span));
+                let period = first.unwrap_or_else(|| first_cosine(scale.budget.get(), factor));
+                Decay::Restarts { floor: table.floor, period, factor }
+            }
             ScheduleKind::TwoStage => Decay::TwoStage {
                 // At a cycle's beginning: a saw-tooth then ends where its sample is taken.
                 start: scale.steps(self.swa.start).next_multiple_of(sync_period.get()),
@@ -152,21 +236,28 @@ impl Experiment {
     }
 
     /// SWA samples at a rate that keeps moving; one that decays to nothing would
-    /// average copies of the same weights.
+    /// average copies of the same weights. SGDR is its schedule.
     fn check_kind(&self) -> Result<(), ExperimentError> {
-        let found = match self.kind() {
+        use ScheduleKind::{Constant, Cyclical, Restarts, TwoStage};
+        let kind = self.kind();
+        let expected = match self.method {
+            Method::Swa if !matches!(kind, Constant | Cyclical | TwoStage) => {
+                "two-stage (the default), constant or cyclical"
+            }
+            Method::Sgdr if kind != Restarts => "restarts (the default)",
+            _ => return Ok(()),
+        };
+        let found = match kind {
             ScheduleKind::Cosine => "cosine",
             ScheduleKind::Linear => "linear",
             ScheduleKind::Step => "step",
-            ScheduleKind::Constant | ScheduleKind::Cyclical | ScheduleKind::TwoStage => {
-                return Ok(());
-            }
+            Constant => "constant",
+            Cyclical => "cyclical",
+            Restarts => "restarts",
+            TwoStage => "two-stage",
         };
-        if self.method != Method::Swa {
-            return Ok(());
-        }
-        let expected = "two-stage (the default), constant or cyclical";
-        let reason = format!("is {found}, with `method = \"swa\"` expected {expected}");
+        let method = self.method.name();
+        let reason = format!("is {found}, with `method = {method:?}` expected {expected}");
         Err(value("schedule.kind", reason))
     }
 
@@ -269,6 +360,14 @@ impl Experiment {
             return Err(value("optimizer.momentum", reason));
         }
         within("optimizer.weight_decay", self.optimizer.weight_decay, 0.0, f64::MAX)?;
+        if let Some(rho) = self.optimizer.rho {
+            within("optimizer.rho", rho, 0.0, f64::MAX)?;
+        }
+        within("lookahead.alpha", self.lookahead.alpha, 0.0, 1.0)?;
+        within("ema.decay", self.ema.decay, 0.0, 1.0)?;
+        within("fg.a", self.fg.a, 0.0, 1.0)?;
+        within("fg.c", self.fg.c, 0.0, f64::MAX)?;
+        within("repr.share", self.repr.share, 0.0, 1.0)?;
         within("evaluate.tolerance", self.evaluate.tolerance, 0.0, 1.0)
     }
 
@@ -279,11 +378,22 @@ impl Experiment {
             let reason = format!("must lie between 1 and {cycles}, found {wrong}");
             return Err(value("checkpoints.inner_cycles", reason));
         }
+        if self.evaluate.test_curve && settings.candidates == Candidates::Models {
+            let reason = "needs a method whose result is an average, found `fg`";
+            return Err(value("evaluate.test_curve", reason));
+        }
         if self.evaluate.test_curve && self.checkpoints.outer_every.get() > 1 {
             return Err(value("evaluate.test_curve", "needs `checkpoints.outer_every = 1`"));
         }
         Ok(())
     }
+}
+
+/// The length of the first of four cosines, each so many times as long as the one before, that
+/// fill a budget.
+fn first_cosine(budget: u64, factor: u64) -> u64 {
+    let parts = (0..COSINES).fold(0u64, |sum, i| sum.saturating_add(factor.saturating_pow(i)));
+    budget.div_ceil(parts.max(1)).max(1)
 }
 
 /// How long an epoch and the budget are, in steps of one model.
@@ -333,6 +443,7 @@ fn key_of(error: &ScheduleError) -> &'static str {
         "floor" => "schedule.floor",
         "factor" => "schedule.factor",
         "period" => "schedule.period",
+        "lengthening" => "schedule.lengthening",
         "milestones" => "schedule.milestones",
         own => own, // it has its table: `swa.rate`, ...
     }

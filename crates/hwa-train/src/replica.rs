@@ -18,11 +18,34 @@ pub trait Replica {
     /// Takes over parameters. Statistics, counters and momentum stay.
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError>;
 
-    /// One optimizer step on a batch. The loss is that before the step.
+    /// The mean loss of a batch at the present weights, and its gradient by the names of the
+    /// parameters. A parameter that takes no part in the loss has none.
     ///
-    /// What the step draws at random, such as dropout, it draws at its position, so that
-    /// neither threads nor an interruption can change it.
-    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError>;
+    /// What is drawn at random, such as dropout, is drawn at the position, so that neither
+    /// threads nor an interruption can change it.
+    fn gradient(
+        &mut self,
+        batch: &Batch,
+        at: Position,
+        statistics: RunningStatistics,
+    ) -> Result<(StepStats, Weights), ReplicaError>;
+
+    /// One optimizer step along a gradient. What it does not name stays.
+    fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError>;
+
+    /// One optimizer step on a batch: [`Self::gradient`] and [`Self::descend`], and not a bit
+    /// different from them. The loss is that before the step.
+    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
+        let (stats, gradient) = self.gradient(batch, at.position, RunningStatistics::Move)?;
+        self.descend(&gradient, at.rate)?;
+        Ok(stats)
+    }
+
+    /// The names of the parameters in the order of the network, for methods that look at
+    /// layers; by default in the order of the names.
+    fn parameters(&self) -> Result<Vec<String>, ReplicaError> {
+        Ok(self.weights()?.iter().map(|(name, _)| name.to_owned()).collect())
+    }
 
     /// The optimizer's momentum, one tensor per parameter and under its name.
     fn momentum(&self) -> Result<Weights, ReplicaError>;
@@ -47,6 +70,16 @@ pub trait Replica {
 
     /// Takes over everything that the next step depends on.
     fn restore(&mut self, state: &State) -> Result<(), ReplicaError>;
+}
+
+/// What becomes of running batch-norm statistics, and of the counters beside them, when a
+/// gradient is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunningStatistics {
+    /// They move towards those of the batch, as in every training step.
+    Move,
+    /// They stay.
+    Keep,
 }
 
 /// One step: how far it goes, and where in the run it is.

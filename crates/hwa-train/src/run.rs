@@ -23,6 +23,7 @@ use crate::measure::Bench;
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{Init, Settings};
 use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
+use crate::technique::BuildTechnique;
 use crate::trainer::{Ending, Session, Trainer};
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
@@ -43,6 +44,8 @@ pub struct Run<'a> {
     pub transform: Transform,
     /// The models.
     pub build: &'a BuildReplica<'a>,
+    /// What the method does in steps and at the end of cycles.
+    pub technique: &'a BuildTechnique<'a>,
     /// What the file of the chosen weights tells about them: the network, its classes, and the
     /// like. Keys of the loop's own (`cycle`, `kind`, `members`, `statistics`) come first.
     pub about: Metadata,
@@ -249,7 +252,8 @@ impl Run<'_> {
             let replica = self.build(&who, init)?;
             let resumed = manifest.map(|m| session.states.load(m, rank)).transpose()?;
             let member = group.member(rank);
-            Trainer::new(session, member, replica, resumed.as_ref(), leader)?.train()
+            let model = (replica, (self.technique)(rank));
+            Trainer::new(session, member, model, resumed.as_ref(), leader)?.train()
         })
     }
 

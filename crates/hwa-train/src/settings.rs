@@ -8,7 +8,10 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use hwa_core::Plan;
 use serde::{Deserialize, Serialize};
 
-/// One run of any method: sgd, online, swa, lawa and hwa differ in numbers only.
+use crate::descent::Descent;
+
+/// One run of any method. What methods do differently in a step and at the end of a cycle is
+/// the matter of their [`Technique`](crate::Technique).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Where all random numbers come from.
@@ -19,14 +22,26 @@ pub struct Settings {
     pub batch: NonZeroUsize,
     /// Whether the models start alike.
     pub init: Init,
-    /// What becomes of momentum when weights are averaged.
-    pub momentum_at_sync: MomentumAtSync,
+    /// How steps descend.
+    pub descent: Descent,
+    /// What the result is chosen from.
+    pub candidates: Candidates,
     /// Cycles without a better score after which the run stops.
     pub patience: Option<usize>,
     /// How the judge works.
     pub evaluate: Evaluate,
     /// What is kept on disk.
     pub checkpoints: Checkpoints,
+}
+
+/// What the judge looks at and chooses from at the end of a cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Candidates {
+    /// The outer weights or, where there are windows, their means.
+    #[default]
+    Averages,
+    /// Each of the models, with its own statistics.
+    Models,
 }
 
 /// Whether the models start alike.
@@ -92,6 +107,13 @@ pub struct Checkpoints {
     pub inner_every: Option<NonZeroU64>,
     /// A resumable state is saved at multiples of so many steps, and at the end.
     pub state_every: NonZeroU64,
+}
+
+impl Settings {
+    /// Whether the judge needs the complete models of every cycle.
+    pub(crate) fn judges_models(&self) -> bool {
+        self.evaluate.inner || self.candidates == Candidates::Models
+    }
 }
 
 impl Checkpoints {

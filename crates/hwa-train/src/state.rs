@@ -88,6 +88,8 @@ pub(crate) struct ModelState {
     pub(crate) step: u64,
     pub(crate) losses: CycleLosses,
     pub(crate) state: State,
+    /// What the method remembers.
+    pub(crate) method: Weights,
 }
 
 /// What makes a state this run's own.
@@ -229,18 +231,21 @@ impl StateStore {
             let reason = "its step is not the one that the manifest names";
             return Err(TrainError::BadState { path, reason });
         }
-        let (mut weights, mut momentum) = (Weights::new(), Weights::new());
+        let [mut weights, mut momentum, mut method] =
+            [Weights::new(), Weights::new(), Weights::new()];
         for (name, tensor) in tensors {
-            match (name.strip_prefix("weights."), name.strip_prefix("momentum.")) {
-                (Some(name), _) => weights.insert(name, tensor)?,
-                (_, Some(name)) => momentum.insert(name, tensor)?,
+            match name.split_once('.') {
+                Some((WEIGHTS, name)) => weights.insert(name, tensor)?,
+                Some((MOMENTUM, name)) => momentum.insert(name, tensor)?,
+                Some((METHOD, name)) => method.insert(name, tensor)?,
                 _ => {
-                    let reason = "it holds a tensor that is neither weight nor momentum";
+                    let reason = "it holds a tensor that is no part of a state";
                     return Err(TrainError::BadState { path, reason });
                 }
             }
         }
-        Ok(ModelState { step: entry.step, losses, state: State { weights, momentum } })
+        let state = State { weights, momentum };
+        Ok(ModelState { step: entry.step, losses, state, method })
     }
 
     /// Saves the complete models of a cycle whose verdict is going to be out.
@@ -280,7 +285,7 @@ impl StateStore {
             ("losses".to_owned(), to_json(&part.losses, &self.folder.join(&file))?),
             ("version".to_owned(), STATE_VERSION.into()),
         ]);
-        write_tensors(&self.folder.join(&file), &flatten(&part.state)?, &metadata)?;
+        write_tensors(&self.folder.join(&file), &flatten(part)?, &metadata)?;
 
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         let empty = || Parts { files: vec![None; self.num_models], lead: None };
@@ -388,10 +393,15 @@ pub(crate) fn oldest_needed(plan: &Plan, pending: Option<usize>) -> usize {
     pending.map_or(1, |cycle| plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle))
 }
 
-/// Weights and momentum as one set of tensors, under prefixes.
-fn flatten(state: &State) -> Result<Weights, TrainError> {
+const WEIGHTS: &str = "weights";
+const MOMENTUM: &str = "momentum";
+const METHOD: &str = "method";
+
+/// Weights, momentum and what the method remembers as one set of tensors, under prefixes.
+fn flatten(ModelState { state, method, .. }: &ModelState) -> Result<Weights, TrainError> {
     let mut all = Weights::new();
-    for (prefix, tensors) in [("weights", &state.weights), ("momentum", &state.momentum)] {
+    let State { weights, momentum } = state;
+    for (prefix, tensors) in [(WEIGHTS, weights), (MOMENTUM, momentum), (METHOD, method)] {
         for (name, tensor) in tensors.iter() {
             let tensor: Tensor = tensor.clone();
             all.insert(format!("{prefix}.{name}"), tensor)?;

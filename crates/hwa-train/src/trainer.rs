@@ -1,4 +1,4 @@
-//! Algorithm 1, as one model runs it.
+//! Algorithm 1, as one model runs it, with the seams where methods differ.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,8 +14,9 @@ use crate::error::TrainError;
 use crate::event::{Event, ModelReport, ModelTime, Observer, Stepped, announce};
 use crate::leader::{Closing, Leader};
 use crate::replica::{Replica, ReplicaError, Step};
-use crate::settings::{Init, MomentumAtSync, Settings};
+use crate::settings::{Init, Settings};
 use crate::state::{CycleLosses, ModelState, Occasion, StateStore};
+use crate::technique::{Technique, TechniqueError};
 
 /// Batches that a loader prepares ahead of its model.
 const AHEAD: usize = 3;
@@ -44,6 +45,7 @@ pub(crate) struct Trainer<'a, C> {
     session: &'a Session<'a>,
     collective: C,
     replica: Box<dyn Replica>,
+    technique: Box<dyn Technique>,
     batches: Ahead,
     step: u64,
     losses: CycleLosses,
@@ -58,15 +60,19 @@ impl<'a, C: Collective> Trainer<'a, C> {
     pub(crate) fn new(
         session: &'a Session<'a>,
         collective: C,
-        mut replica: Box<dyn Replica>,
+        (mut replica, mut technique): (Box<dyn Replica>, Box<dyn Technique>),
         resumed: Option<&ModelState>,
         leader: Option<Leader<'a>>,
     ) -> Result<Self, TrainError> {
         let rank = collective.rank();
         let step = resumed.map_or(0, |part| part.step);
-        if let Some(part) = resumed {
-            let failed = |source| TrainError::Replica { replica: rank, step, source };
-            replica.restore(&part.state).map_err(failed)?;
+        let failed = |source| TrainError::Replica { replica: rank, step, source };
+        match resumed {
+            None => technique.begin(replica.as_ref()).map_err(failed)?,
+            Some(part) => {
+                replica.restore(&part.state).map_err(failed)?;
+                technique.restore(part.method.clone())?;
+            }
         }
         let batches = TrainingBatches::new(
             session.train.clone(),
@@ -78,6 +84,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
             session,
             collective,
             replica,
+            technique,
             batches: Ahead::spawn(batches, AHEAD)?,
             step,
             losses: resumed.map_or_else(CycleLosses::default, |part| part.losses),
@@ -168,7 +175,8 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let rate = self.session.settings.plan.schedule.rate(self.step);
         // The model's own number, not that of the model whose initial weights it has.
         let position = position(self.session.settings, replica, self.step);
-        let stats = self.replica.step(&batch, Step { rate, position });
+        let (model, descent) = (self.replica.as_mut(), self.session.settings.descent);
+        let stats = self.technique.step(model, &batch, Step { rate, position }, descent);
         let stats = stats.map_err(|source| self.failed(source))?;
         self.step += 1;
         self.time.data += (stepping - waiting).as_secs_f64();
@@ -201,7 +209,9 @@ impl<'a, C: Collective> Trainer<'a, C> {
     fn save_state(&mut self, occasion: Occasion) -> Result<(), TrainError> {
         let state = self.replica.state().map_err(|source| self.failed(source))?;
         self.ensure_finite(&state.weights)?;
-        let part = ModelState { step: self.step, losses: self.losses, state };
+        let method = self.technique.state()?;
+        self.ensure_finite(&method)?;
+        let part = ModelState { step: self.step, losses: self.losses, state, method };
         let lead = self.leader.as_mut().map(Leader::snapshot).transpose()?;
         self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
     }
@@ -212,8 +222,8 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(Ending::Interrupted)
     }
 
-    /// Averages the models and restarts from the average. Nothing, if an interrupt
-    /// came before all models had arrived.
+    /// Averages the models and lets the method go on. Nothing, if an interrupt came
+    /// before all models had arrived.
     fn synchronize(
         &mut self,
         cycle: &Cycle,
@@ -224,14 +234,11 @@ impl<'a, C: Collective> Trainer<'a, C> {
             Err(CollectiveError::Interrupted) => return Ok(None),
             other => other?,
         };
-        self.replica.load(&synchronized.outer).map_err(|source| self.failed(source))?;
-        let momentum = match self.session.settings.momentum_at_sync {
-            MomentumAtSync::Keep => None,
-            MomentumAtSync::Average => Some(self.collective.average(self.momentum()?)?),
-            MomentumAtSync::Reset => Some(Arc::new(zeros_like(&self.momentum()?)?)),
-        };
-        if let Some(momentum) = momentum {
-            self.replica.load_momentum(&momentum).map_err(|source| self.failed(source))?;
+        let (model, outer) = (self.replica.as_mut(), &synchronized.outer);
+        match self.technique.go_on(model, outer, &mut self.collective) {
+            Err(TechniqueError::Replica(source)) => return Err(self.failed(source)),
+            Err(TechniqueError::Collective(error)) => return Err(error.into()),
+            Ok(()) => {}
         }
         self.losses = CycleLosses::default();
         self.time = ModelTime::default();
@@ -243,24 +250,24 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let settings = self.session.settings;
         let last = cycle.number == settings.plan.num_cycles();
         // Whenever this cycle may turn out to be the last, its models are looked at later.
-        let model = match last || settings.patience.is_some() || settings.evaluate.inner {
+        let model = match last || settings.patience.is_some() || settings.judges_models() {
             true => Some(self.replica.state().map_err(|source| self.failed(source))?.weights),
             false => None,
         };
         let seconds = self.time.steps + self.time.data;
         let images_per_second = if seconds > 0.0 { self.images as f64 / seconds } else { 0.0 };
         let time = ModelTime { images_per_second, ..self.time.clone() };
-        Ok(Contribution { inner: self.inner_weights()?, report: self.losses.report(time), model })
+        let offered = self.technique.offered(self.replica.as_ref());
+        let offered = offered.map_err(|source| self.failed(source))?;
+        self.ensure_finite(&offered)?;
+        let inner = InnerWeights::new(offered);
+        Ok(Contribution { inner, report: self.losses.report(time), model })
     }
 
     fn inner_weights(&self) -> Result<InnerWeights, TrainError> {
         let weights = self.replica.weights().map_err(|source| self.failed(source))?;
         self.ensure_finite(&weights)?;
         Ok(InnerWeights::new(weights))
-    }
-
-    fn momentum(&self) -> Result<Weights, TrainError> {
-        self.replica.momentum().map_err(|source| self.failed(source))
     }
 
     fn ensure_finite(&self, weights: &Weights) -> Result<(), TrainError> {
@@ -310,12 +317,4 @@ impl CycleLosses {
             time,
         }
     }
-}
-
-fn zeros_like(weights: &Weights) -> Result<Weights, TrainError> {
-    let mut zeros = Weights::new();
-    for (name, tensor) in weights.iter() {
-        zeros.insert(name, tensor.zeros_like())?;
-    }
-    Ok(zeros)
 }

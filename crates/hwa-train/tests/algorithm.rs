@@ -10,9 +10,11 @@ use std::sync::Mutex;
 
 use hwa_core::{Decay, Schedule, WindowSpec};
 use hwa_data::{Batch, Position, TrainingBatches};
-use hwa_train::{Every, Init, MomentumAtSync, Outcome, Replica, Settings, Step};
+use hwa_train::{
+    Averaging, Every, Init, MomentumAtSync, Outcome, Replica, Settings, Step, Technique,
+};
 use toy::{
-    Fault, SIZE, Toy, bits, images, outer, settings, timeless_events, train, train_with, transform,
+    Fault, SIZE, Toy, bits, images, outer, settings, timeless_events, train, train_by, transform,
 };
 
 fn nonzero(n: usize) -> NonZeroUsize {
@@ -47,7 +49,7 @@ fn to_bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// Algorithm 1, written out: every model one after the other, averaged by hand.
-fn sequential(settings: &Settings) -> Vec<Vec<f32>> {
+fn sequential(settings: &Settings, policy: MomentumAtSync) -> Vec<Vec<f32>> {
     let models = settings.plan.num_models.get();
     let init = |k| if settings.init == Init::Shared { 0 } else { k as u32 };
     let mut toys: Vec<Toy> = (0..models).map(|k| Toy::new(init(k), Some(Fault::Bent))).collect();
@@ -65,7 +67,7 @@ fn sequential(settings: &Settings) -> Vec<Vec<f32>> {
             let momentum = mean_by_hand(&momenta);
             for toy in &mut toys {
                 toy.load(&named(&mean)).unwrap();
-                match settings.momentum_at_sync {
+                match policy {
                     MomentumAtSync::Keep => {}
                     MomentumAtSync::Average => toy.load_momentum(&named(&momentum)).unwrap(),
                     MomentumAtSync::Reset => toy.load_momentum(&named(&[0.0; SIZE])).unwrap(),
@@ -109,25 +111,25 @@ fn threads_equal_a_sequential_run_bit_for_bit() {
             let mut settings = with(models, period);
             settings.init = init;
             let folder = tempfile::tempdir().unwrap();
-            train_bent(folder.path(), &settings);
-            assert_outers(folder.path(), &sequential(&settings));
+            train_bent(folder.path(), &settings, MomentumAtSync::Keep);
+            assert_outers(folder.path(), &sequential(&settings, MomentumAtSync::Keep));
         }
     }
 }
 
-fn train_bent(path: &Path, settings: &Settings) {
-    train_with(path, settings, &|_| Some(Fault::Bent), &Mutex::default()).unwrap();
+fn train_bent(path: &Path, settings: &Settings, momentum: MomentumAtSync) {
+    let technique = |_| Box::new(Averaging { momentum }) as Box<dyn Technique>;
+    train_by(path, settings, &technique, &|_| Some(Fault::Bent), &Mutex::default()).unwrap();
 }
 
 #[test]
 fn momentum_is_kept_averaged_or_reset() {
     let mut last = Vec::new();
     for momentum in [MomentumAtSync::Keep, MomentumAtSync::Average, MomentumAtSync::Reset] {
-        let mut settings = with(3, 5);
-        settings.momentum_at_sync = momentum;
+        let settings = with(3, 5);
         let folder = tempfile::tempdir().unwrap();
-        train_bent(folder.path(), &settings);
-        assert_outers(folder.path(), &sequential(&settings));
+        train_bent(folder.path(), &settings, momentum);
+        assert_outers(folder.path(), &sequential(&settings, momentum));
         last.push(outer(folder.path(), 5));
     }
     // On a loss that is not quadratic the three policies end in three places.
@@ -164,11 +166,11 @@ fn one_model_and_a_window_of_one_is_plain_sgd_bit_for_bit() {
 /// H = 1 against one model that steps on the union of all models' batches.
 fn difference_to_large_batch(momentum: MomentumAtSync) -> f32 {
     let mut settings = with(2, 1);
-    settings.momentum_at_sync = momentum;
     // Full epochs only: a union of batches of different sizes would weigh them differently.
     settings.plan.max_steps = steps(20);
     let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), &settings);
+    let technique = |_| Box::new(Averaging { momentum }) as Box<dyn Technique>;
+    train_by(folder.path(), &settings, &technique, &|_| None, &Mutex::default()).unwrap();
     let mut toy = Toy::new(0, None);
     let (mut first, mut second) = (batches(&settings, 0), batches(&settings, 1));
     let mut worst = 0.0f32;

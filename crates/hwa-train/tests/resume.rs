@@ -8,19 +8,88 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use hwa_core::seed::{Purpose, Random};
-use hwa_train::{Interrupt, MomentumAtSync, Outcome, Settings, TrainError};
-use toy::{Fault, Recorder, Seat, fingerprint, settings, train, train_with};
+use hwa_train::{
+    Averaging, BuildTechnique, Candidates, Descent, Ema, Grafting, Interrupt, Lookahead,
+    MomentumAtSync, Outcome, RePr, Settings, Stage, TrainError,
+};
+use toy::{Fault, Faults, Recorder, Seat, fingerprint, settings, train, train_by, train_with};
 
-fn uninterrupted(settings: &Settings) -> (Vec<(String, Vec<u8>)>, Vec<serde_json::Value>) {
-    let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), settings);
-    fingerprint(folder.path())
+/// A way to train.
+struct Variant {
+    name: &'static str,
+    settings: Settings,
+    technique: Box<BuildTechnique<'static>>,
 }
 
-fn variants() -> Vec<Settings> {
-    let mut averaged = settings();
-    averaged.momentum_at_sync = MomentumAtSync::Average;
-    averaged.evaluate.inner = true;
+impl Variant {
+    fn new(name: &'static str, settings: Settings) -> Self {
+        Self { name, settings, technique: Box::new(|_| Box::new(Averaging::default())) }
+    }
+
+    /// Another method, on one model.
+    fn of(name: &'static str, technique: Box<BuildTechnique<'static>>) -> Self {
+        let mut settings = settings();
+        settings.plan.num_models = std::num::NonZeroUsize::MIN;
+        settings.plan.windows.clear();
+        Self { name, settings, technique }
+    }
+
+    fn train(
+        &self,
+        path: &Path,
+        faults: Faults<'_>,
+        recorder: &Mutex<Recorder>,
+    ) -> Result<Outcome, TrainError> {
+        train_by(path, &self.settings, &*self.technique, faults, recorder)
+    }
+
+    fn uninterrupted(&self) -> (Vec<(String, Vec<u8>)>, Vec<serde_json::Value>) {
+        let folder = tempfile::tempdir().unwrap();
+        self.train(folder.path(), &|_| None, &Mutex::default()).unwrap();
+        fingerprint(folder.path())
+    }
+
+    /// Resumes until the run is through.
+    fn resume_to_the_end(&self, path: &Path) {
+        let outcome = self.train(path, &|_| None, &Mutex::default()).unwrap();
+        assert!(matches!(outcome, Outcome::Finished(_)));
+    }
+}
+
+fn uninterrupted(settings: &Settings) -> (Vec<(String, Vec<u8>)>, Vec<serde_json::Value>) {
+    Variant::new("usual", settings.clone()).uninterrupted()
+}
+
+fn resume_to_the_end(path: &Path, settings: &Settings) {
+    Variant::new("usual", settings.clone()).resume_to_the_end(path);
+}
+
+/// Every method that remembers something, or meets the others otherwise.
+fn methods() -> Vec<Variant> {
+    let stages = vec![Stage { drop: 5, revive: 9 }, Stage { drop: 13, revive: 20 }];
+    let period = std::num::NonZeroU64::new(4).unwrap();
+    let mut sam = Variant::of("sam", Box::new(|_| Box::new(Averaging::default())));
+    sam.settings.descent = Descent::SharpnessAware { rho: 0.05 };
+    let mut sam_in_hwa = Variant::new("sam in hwa", settings());
+    sam_in_hwa.settings.descent = sam.settings.descent;
+    let mut fg = Variant::of("fg", Box::new(|i| Box::new(Grafting::new(0.4, 500.0, i, 3))));
+    fg.settings.plan.num_models = std::num::NonZeroUsize::new(3).unwrap();
+    fg.settings.candidates = Candidates::Models;
+    vec![
+        sam,
+        sam_in_hwa,
+        fg,
+        Variant::of("ema", Box::new(|_| Box::new(Ema::new(0.9)))),
+        Variant::of("lookahead", Box::new(move |_| Box::new(Lookahead::new(period, 0.8)))),
+        Variant::of("repr", Box::new(move |_| Box::new(RePr::new(0.3, stages.clone())))),
+    ]
+}
+
+fn variants() -> Vec<Variant> {
+    let momentum = MomentumAtSync::Average;
+    let mut averaged = Variant::new("averaged momentum", settings());
+    averaged.settings.evaluate.inner = true;
+    averaged.technique = Box::new(move |_| Box::new(Averaging { momentum }));
     let mut patient = settings();
     patient.patience = Some(2);
     patient.plan.sync_period = std::num::NonZeroU64::MIN;
@@ -38,36 +107,39 @@ fn variants() -> Vec<Settings> {
     let mut sparse = settings();
     sparse.plan.sync_period = std::num::NonZeroU64::new(2).unwrap();
     sparse.checkpoints.outer_every = std::num::NonZeroUsize::new(4).unwrap();
-    vec![settings(), averaged, patient, one_shot, swa, alone, sparse]
-}
-
-/// Resumes until the run is through.
-fn resume_to_the_end(path: &Path, settings: &Settings) {
-    let outcome = train_with(path, settings, &|_| None, &Mutex::default()).unwrap();
-    assert!(matches!(outcome, Outcome::Finished(_)));
+    let mut variants = vec![
+        Variant::new("usual", settings()),
+        averaged,
+        Variant::new("patient", patient),
+        Variant::new("one shot", one_shot),
+        Variant::new("swa", swa),
+        Variant::new("alone", alone),
+        Variant::new("sparse", sparse),
+    ];
+    variants.extend(methods());
+    variants
 }
 
 #[test]
 fn a_model_that_dies_at_any_step_costs_nothing_but_time() {
-    for (number, settings) in variants().into_iter().enumerate() {
-        let expected = uninterrupted(&settings);
+    for variant in variants() {
+        let expected = variant.uninterrupted();
         for step in 1..=24 {
             let folder = tempfile::tempdir().unwrap();
-            let dying = step as usize % settings.plan.num_models.get();
+            let dying = step as usize % variant.settings.plan.num_models.get();
             let faults = |seat| (seat == Seat::Model(dying)).then_some(Fault::PanicAtStep(step));
-            let first = train_with(folder.path(), &settings, &faults, &Mutex::default());
-            if first.is_err() {
-                resume_to_the_end(folder.path(), &settings);
+            if variant.train(folder.path(), &faults, &Mutex::default()).is_err() {
+                variant.resume_to_the_end(folder.path());
             }
-            assert!(fingerprint(folder.path()) == expected, "variant {number}, step {step}");
+            assert!(fingerprint(folder.path()) == expected, "{}, step {step}", variant.name);
         }
     }
 }
 
 #[test]
 fn an_interrupt_at_any_step_saves_each_model_where_it_is() {
-    for (number, settings) in variants().into_iter().enumerate() {
-        let expected = uninterrupted(&settings);
+    for (number, variant) in variants().into_iter().enumerate() {
+        let (expected, settings) = (variant.uninterrupted(), &variant.settings);
         let mut random = Random::new(number as u64, 0, Purpose::Split, [0, 0]);
         for _ in 0..12 {
             let folder = tempfile::tempdir().unwrap();
@@ -77,35 +149,35 @@ fn an_interrupt_at_any_step_saves_each_model_where_it_is() {
                 let (replica, step) = (random.below(models) as usize, 1 + random.below(24));
                 let interrupt_at = Some((replica, step, Interrupt::new()));
                 let recorder = Mutex::new(Recorder { interrupt_at, ..Recorder::default() });
-                let outcome = train_with(folder.path(), &settings, &|_| None, &recorder).unwrap();
+                let outcome = variant.train(folder.path(), &|_| None, &recorder).unwrap();
                 sessions += 1;
                 if matches!(outcome, Outcome::Finished(_)) || sessions == 5 {
                     break;
                 }
             }
-            resume_to_the_end(folder.path(), &settings);
-            assert!(fingerprint(folder.path()) == expected, "variant {number}");
+            variant.resume_to_the_end(folder.path());
+            assert!(fingerprint(folder.path()) == expected, "{}", variant.name);
         }
     }
 }
 
 #[test]
 fn an_interrupt_ends_a_judgement_before_its_next_batch() {
-    for (number, settings) in variants().into_iter().enumerate() {
-        let expected = uninterrupted(&settings);
+    for (number, variant) in variants().into_iter().enumerate() {
+        let expected = variant.uninterrupted();
         // A look at one set of weights takes 5 batches of re-estimation and 5 of
         // evaluation. The default variant has 9 looks: batch 85 is in the last.
         for batch in [1, 8, 23, 85] {
             let folder = tempfile::tempdir().unwrap();
             // In the judge's batch, while the models wait; one more would be a panic.
             let faults = |seat| (seat == Seat::Judge).then_some(Fault::InterruptInBatch(batch));
-            let outcome = train_with(folder.path(), &settings, &faults, &Mutex::default()).unwrap();
+            let outcome = variant.train(folder.path(), &faults, &Mutex::default()).unwrap();
             let finished = matches!(outcome, Outcome::Finished(_));
             assert!(number > 0 || !finished, "batch {batch}");
             if !finished {
-                resume_to_the_end(folder.path(), &settings);
+                variant.resume_to_the_end(folder.path());
             }
-            assert!(fingerprint(folder.path()) == expected, "variant {number}, batch {batch}");
+            assert!(fingerprint(folder.path()) == expected, "{}, batch {batch}", variant.name);
         }
     }
 }
@@ -145,12 +217,12 @@ fn an_interrupted_run_keeps_the_same_outer_weights_as_the_uninterrupted_one() {
 #[test]
 fn outer_weights_younger_than_the_state_may_be_lost() {
     // A power failure may take what was not flushed: all that no state relies on.
-    for (number, settings) in variants().into_iter().enumerate() {
-        let expected = uninterrupted(&settings);
+    for variant in variants() {
+        let expected = variant.uninterrupted();
         for step in [5, 9, 14, 24] {
             let folder = tempfile::tempdir().unwrap();
             let faults = |seat| (seat == Seat::Model(0)).then_some(Fault::PanicAtStep(step));
-            if train_with(folder.path(), &settings, &faults, &Mutex::default()).is_ok() {
+            if variant.train(folder.path(), &faults, &Mutex::default()).is_ok() {
                 continue; // stopped before that step
             }
             let manifest = std::fs::read_to_string(newest_manifest(folder.path())).unwrap();
@@ -160,8 +232,8 @@ fn outer_weights_younger_than_the_state_may_be_lost() {
             for cycle in store.outer_cycles().unwrap().into_iter().filter(|c| *c > pending) {
                 std::fs::write(store.outer_path(cycle), "").unwrap();
             }
-            resume_to_the_end(folder.path(), &settings);
-            assert!(fingerprint(folder.path()) == expected, "variant {number}, step {step}");
+            variant.resume_to_the_end(folder.path());
+            assert!(fingerprint(folder.path()) == expected, "{}, step {step}", variant.name);
         }
     }
 }

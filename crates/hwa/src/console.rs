@@ -171,8 +171,10 @@ impl Console {
             let label = if several { "inner" } else { "with running statistics" };
             let _ = write!(line, "  {label} {mean:.2} %");
         }
-        let label = if several { "outer" } else { "model" };
-        let _ = write!(line, "  {label} {:.2} %", judged.outer.top1);
+        if let Some(outer) = judged.outer {
+            let label = if several { "outer" } else { "model" };
+            let _ = write!(line, "  {label} {:.2} %", outer.top1);
+        }
         let averaged = self.averaged();
         for window in &judged.hwa {
             let label = match window.length {

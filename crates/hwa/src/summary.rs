@@ -57,6 +57,9 @@ fn rows(summary: &Summary, windows: &[WindowSpec]) -> Vec<Vec<String>> {
 /// The chosen weights by what they are.
 fn chosen_name(summary: &Summary, choice: &Choice, windows: &[WindowSpec]) -> String {
     let (models, cycle) = (summary.test.inner.len(), choice.cycle);
+    if let Some(model) = choice.model {
+        return format!("model {model}, cycle {cycle}");
+    }
     let Some(window) = choice.window else {
         return match models {
             1 if cycle == summary.last_cycle => "last weights, re-estimated statistics".to_owned(),
@@ -154,7 +157,7 @@ mod tests {
         let score = Score { accuracy: 0.975, loss: 0.1 };
         Summary {
             last_cycle: 3,
-            chosen: Some(Choice { cycle: 3, window, score }),
+            chosen: Some(Choice { cycle: 3, window, model: None, score }),
             chosen_length: length,
             validation: levels.clone(),
             test: levels,

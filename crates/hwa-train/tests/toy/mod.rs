@@ -18,9 +18,9 @@ use hwa_data::{
 };
 use hwa_store::RunDir;
 use hwa_train::{
-    Checkpoints, Evaluate, Event, Every, Identity, Init, Interrupt, MomentumAtSync, Observer,
-    Outcome, Recalibration, Replica, ReplicaError, Run, SealedTest, Settings, State, Step,
-    StepStats, Tally, TrainError,
+    Averaging, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate, Event, Every, Identity,
+    Init, Interrupt, Observer, Outcome, Recalibration, Replica, ReplicaError, Run,
+    RunningStatistics, SealedTest, Settings, State, StepStats, Tally, TrainError,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -87,6 +87,25 @@ impl Toy {
         }
     }
 
+    /// Goes wrong, if that is due.
+    fn begin_step(&mut self, at: Position) -> Result<(), ReplicaError> {
+        assert_eq!(at.step, self.batches as u64, "the steps that this model has made");
+        if let Seat::Model(number) = seat() {
+            assert_eq!(at.replica as usize, number, "the model of this thread");
+        }
+        self.steps += 1;
+        match self.fault {
+            Some(Fault::PanicAtStep(at)) if at == self.steps => panic!("toy out of order"),
+            Some(Fault::NanAtStep(at)) if at == self.steps => self.w[0] = f32::NAN,
+            Some(Fault::ErrorAtStep(at)) if at == self.steps => {
+                let (expected, found) = ("a working toy".into(), "a broken one".into());
+                return Err(ReplicaError::Batch { what: "the toy", expected, found });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     pub(crate) fn point(&self) -> &[f32] {
         &self.w
     }
@@ -120,37 +139,41 @@ impl Replica for Toy {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, at: Step) -> Result<StepStats, ReplicaError> {
-        assert_eq!(at.position.step, self.batches as u64, "the steps that this model has made");
-        if let Seat::Model(number) = seat() {
-            assert_eq!(at.position.replica as usize, number, "the model of this thread");
-        }
-        self.steps += 1;
-        match self.fault {
-            Some(Fault::PanicAtStep(at)) if at == self.steps => panic!("toy out of order"),
-            Some(Fault::NanAtStep(at)) if at == self.steps => self.w[0] = f32::NAN,
-            Some(Fault::ErrorAtStep(at)) if at == self.steps => {
-                let (expected, found) = ("a working toy".into(), "a broken one".into());
-                return Err(ReplicaError::Batch { what: "the toy", expected, found });
-            }
-            _ => {}
+    fn gradient(
+        &mut self,
+        batch: &Batch,
+        at: Position,
+        statistics: RunningStatistics,
+    ) -> Result<(StepStats, Weights), ReplicaError> {
+        if statistics == RunningStatistics::Move {
+            self.begin_step(at)?;
         }
         let images: Vec<&[f32]> = batch.images.chunks(SIZE).collect();
         let count = images.len() as f32;
         let loss = images.iter().map(|x| self.distance(x) / 2.0).sum::<f64>() / f64::from(count);
         let bend = if self.fault == Some(Fault::Bent) { 0.01 } else { 0.0 };
-        let Position { seed, replica, step } = at.position;
+        let Position { seed, replica, step } = at;
         let mut random = Random::new(seed, replica, Purpose::Dropout, [step, 0]);
+        let mut gradient = Vec::new();
         for i in 0..SIZE {
             let mean = images.iter().map(|x| x[i]).sum::<f32>() / count;
             let pull = self.w[i] - mean;
             let noise = 1.0 + random.unit() as f32;
-            self.v[i] = MOMENTUM * self.v[i] + pull + bend * noise * pull * pull * pull;
-            self.w[i] -= at.rate as f32 * self.v[i];
+            gradient.push(pull + bend * noise * pull * pull * pull);
         }
-        self.running_mean = 0.9 * self.running_mean + 0.1 * images[0][0];
-        self.batches += 1;
-        Ok(StepStats { loss })
+        if statistics == RunningStatistics::Move {
+            self.running_mean = 0.9 * self.running_mean + 0.1 * images[0][0];
+            self.batches += 1;
+        }
+        Ok((StepStats { loss }, named("w", vector(Role::Parameter, &gradient))))
+    }
+
+    fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError> {
+        for (i, pull) in values(gradient, "w")?.into_iter().enumerate() {
+            self.v[i] = MOMENTUM * self.v[i] + pull;
+            self.w[i] -= rate as f32 * self.v[i];
+        }
+        Ok(())
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
@@ -236,7 +259,8 @@ pub(crate) fn settings() -> Settings {
         },
         batch: NonZeroUsize::new(8).unwrap(),
         init: Init::Shared,
-        momentum_at_sync: MomentumAtSync::Keep,
+        descent: Descent::Plain,
+        candidates: Candidates::Averages,
         patience: None,
         evaluate: Evaluate {
             every: Every::Cycles(NonZeroUsize::MIN),
@@ -298,6 +322,17 @@ pub(crate) fn train_with(
     faults: Faults<'_>,
     observer: &Mutex<Recorder>,
 ) -> Result<Outcome, TrainError> {
+    train_by(path, settings, &|_| Box::new(Averaging::default()), faults, observer)
+}
+
+/// Starts or resumes a run of any method.
+pub(crate) fn train_by(
+    path: &Path,
+    settings: &Settings,
+    technique: &BuildTechnique<'_>,
+    faults: Faults<'_>,
+    observer: &Mutex<Recorder>,
+) -> Result<Outcome, TrainError> {
     let fresh = !path.join("experiment.toml").exists();
     let dir = if fresh { RunDir::create(path)? } else { RunDir::open(path)? };
     std::fs::write(dir.experiment(), "").unwrap();
@@ -313,6 +348,7 @@ pub(crate) fn train_with(
             let toy = Toy::new(init, faults(seat()));
             Ok(Box::new(toy.with_interrupt(interrupt.clone())))
         },
+        technique,
         about: Default::default(),
         dir: &dir,
         identity: Identity {

@@ -12,8 +12,8 @@ use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model, Outcome, Replica,
-    ReplicaError, Run, SealedTest, Settings, Started, TrainError,
+    BuildTechnique, Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model,
+    Outcome, Replica, ReplicaError, Run, SealedTest, Settings, Started, TrainError,
 };
 use serde_json::Value;
 
@@ -70,6 +70,7 @@ struct Planned {
     /// The name of a new run's folder.
     folder: String,
     settings: Settings,
+    technique: Box<BuildTechnique<'static>>,
     source: Source,
     spec: ModelSpec,
     /// What the models begin with, if it is not drawn.
@@ -87,12 +88,14 @@ impl Planned {
             Some(run) if hwa_train::has_state(run) => None,
             _ => asked.initial_weights(spec, opened::task(&source))?,
         };
-        let settings = asked.experiment.settings(source.splits.train.len());
-        let settings = settings.map_err(|error| asked.located(error))?;
+        let images = source.splits.train.len();
+        let settings = asked.experiment.settings(images).map_err(|e| asked.located(e))?;
+        let technique = asked.experiment.technique(images).map_err(|e| asked.located(e))?;
         let Asked { mut experiment, folder, .. } = asked;
         experiment.data.validation = Some(source.splits.validation.len());
         experiment.data.digest.clone_from(&source.digest);
-        Ok(Self { experiment: experiment.resolved(), folder, settings, source, spec, initial })
+        let experiment = experiment.resolved();
+        Ok(Self { experiment, folder, settings, technique, source, spec, initial })
     }
 
     /// A new run directory with the resolved experiment in it.
@@ -111,7 +114,7 @@ impl Planned {
     /// What tells the run apart from others where it is shown.
     fn title(&self, name: impl Display) -> String {
         let Experiment { method, seed, .. } = &self.experiment;
-        format!("{name}: method {}, seed {seed}", word(*method))
+        format!("{name}: method {}, seed {seed}", method.name())
     }
 
     fn threads(&self) -> usize {
@@ -135,6 +138,7 @@ impl Planned {
             test: SealedTest::new(splits.test.clone()),
             transform: self.source.transform.clone(),
             build: &|init| self.build(init),
+            technique: &*self.technique,
             about: About::of(self.spec, &self.source).to_metadata()?,
             dir,
             identity: Identity {
@@ -430,17 +434,6 @@ fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<()
     }
 }
 
-/// A method as it is written in an experiment.
-fn word(method: Method) -> &'static str {
-    match method {
-        Method::Sgd => "sgd",
-        Method::Online => "online",
-        Method::Swa => "swa",
-        Method::Lawa => "lawa",
-        Method::Hwa => "hwa",
-    }
-}
-
 /// What the folder of a new run is called: the experiment's name, with the method
 /// and the seed if `--set` changed them, so that runs to compare can be told apart.
 fn folder_name(experiment: &Experiment, method_before: Method, sets: &[String]) -> String {
@@ -453,10 +446,10 @@ fn folder_name(experiment: &Experiment, method_before: Method, sets: &[String]) 
     }
     if is_set("data.dataset") {
         // The name tells of other images.
-        name = format!("{}-{}", experiment.data.dataset, word(method_before));
+        name = format!("{}-{}", experiment.data.dataset, method_before.name());
     }
     if is_set("method") {
-        let (before, method) = (word(method_before), word(experiment.method));
+        let (before, method) = (method_before.name(), experiment.method.name());
         let stem = name.strip_suffix(&format!("-{before}")).unwrap_or(&name);
         name = format!("{stem}-{method}");
     }

@@ -28,6 +28,8 @@ pub enum Purpose {
     Dropout = 6,
     /// Filters that come back after they were dropped.
     Revive = 7,
+    /// What a method of one's own draws.
+    Method = 8,
 }
 
 /// A stream of random numbers at one address.

@@ -138,7 +138,8 @@ mod tests {
             ("name = 5\n", "line 1: `name`: expected text in quotes, found 5"),
             (
                 "method = \"adam\"\n",
-                "line 1: `method`: expected one of sgd, online, swa, lawa, hwa, found \"adam\"",
+                "line 1: `method`: expected one of sgd, online, swa, lawa, hwa, sam, fg, repr, \
+                 lookahead, ema, sgdr, found \"adam\"",
             ),
             (
                 "[evaluate]\naugment = \"no\"\n",

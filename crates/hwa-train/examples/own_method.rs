@@ -29,7 +29,8 @@ impl Technique for WeightNoise {
         let weights = model.weights()?;
         // At an address: neither threads nor an interruption can change what is drawn.
         let (seed, replica, step) = (at.position.seed, at.position.replica, at.position.step);
-        let random = std::cell::RefCell::new(Random::new(seed, replica, Purpose::Method, [step, 0]));
+        let random =
+            std::cell::RefCell::new(Random::new(seed, replica, Purpose::Method, [step, 0]));
         let noisy =
             weights.combined(&weights, |w, _| w + self.size * random.borrow_mut().normal())?;
         model.load(&noisy)?;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::DiskUse;
 use crate::replica::{Recalibration, Tally};
+use crate::usage::Usage;
 
 /// The format of `events.jsonl`. It changes when a field changes its meaning.
 pub const EVENTS_FORMAT: u32 = 1;
@@ -304,6 +305,9 @@ pub struct SummaryTime {
     pub seconds: f64,
     /// Seconds of the judge, beside training, earlier sessions included.
     pub judge: f64,
+    /// What training and judging used of the machine, earlier sessions included.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 #[cfg(test)]

@@ -136,7 +136,8 @@ pub enum Budget {
     /// The steps of each model: K models do K times the work, as in the paper.
     #[default]
     PerModel,
-    /// The gradient steps of all models together: each does 1/K of them.
+    /// The gradients of all models together: each does 1/K of the steps, and half of that
+    /// with sharpness-aware steps, which take two.
     Total,
 }
 

@@ -88,7 +88,11 @@ impl FinalPass<'_> {
                 true => self.test_curve(&test)?,
                 false => None,
             },
-            time: SummaryTime { seconds: closing.seconds, judge: closing.judge_seconds },
+            time: SummaryTime {
+                seconds: closing.seconds,
+                judge: closing.judge_seconds,
+                usage: closing.usage,
+            },
         })
     }
 

@@ -12,6 +12,7 @@ use crate::judge::{Case, JudgeDesk, JudgeState};
 use crate::log::EventLog;
 use crate::state::{Lead, oldest_needed};
 use crate::trainer::Session;
+use crate::usage::Usage;
 
 /// The first model's additional duties.
 pub(crate) struct Leader<'a> {
@@ -23,6 +24,10 @@ pub(crate) struct Leader<'a> {
     /// Seconds of training before this session.
     earlier: f64,
     began: Instant,
+    /// What was used of the machine before this session.
+    used: Usage,
+    /// What this process had used when it began.
+    beginning: Usage,
     judge_seconds: f64,
     last: Option<LastCycle>,
     /// The cycle whose models were last saved for its judgement.
@@ -36,6 +41,7 @@ pub(crate) struct Closing {
     pub(crate) last: Option<LastCycle>,
     pub(crate) seconds: f64,
     pub(crate) judge_seconds: f64,
+    pub(crate) usage: Usage,
 }
 
 /// The models and their average at the end of the last cycle.
@@ -61,6 +67,8 @@ impl<'a> Leader<'a> {
             judge: lead.judge.clone(),
             earlier: lead.elapsed,
             began: Instant::now(),
+            used: lead.used,
+            beginning: Usage::of_this_process(),
             judge_seconds: lead.judging,
             last: None,
             // The state that is gone on from has them.
@@ -156,6 +164,7 @@ impl<'a> Leader<'a> {
             pending,
             elapsed: self.elapsed(),
             judging: self.judge_seconds,
+            used: self.usage(),
         })
     }
 
@@ -175,12 +184,16 @@ impl<'a> Leader<'a> {
             self.log.record(&event)?;
             announce(self.session.observer, &event);
         }
-        let seconds = self.elapsed();
+        let (seconds, usage) = (self.elapsed(), self.usage());
         let Self { log, judge, last, judge_seconds, .. } = self;
-        Ok(Some(Closing { log, judge, last, seconds, judge_seconds }))
+        Ok(Some(Closing { log, judge, last, seconds, judge_seconds, usage }))
     }
 
     fn elapsed(&self) -> f64 {
         self.earlier + self.began.elapsed().as_secs_f64()
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::of_this_process().since(self.beginning, self.used)
     }
 }

@@ -28,6 +28,7 @@ mod span;
 mod state;
 mod technique;
 mod trainer;
+mod usage;
 
 pub use collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
@@ -60,3 +61,4 @@ pub use state::{Identity, SavedState, has_state};
 pub use technique::{
     Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique, TechniqueError,
 };
+pub use usage::Usage;

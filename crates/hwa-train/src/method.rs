@@ -164,6 +164,16 @@ impl Experiment {
         if self.method.has_several_models() { self.hwa.num_models } else { NonZeroUsize::MIN }
     }
 
+    /// Gradients that are computed while each model does a step: one for each model, two with
+    /// sharpness-aware steps.
+    pub fn gradients_per_step(&self) -> u64 {
+        let each = match self.descent() {
+            Descent::Plain => 1,
+            Descent::SharpnessAware { .. } => 2,
+        };
+        self.num_models().get() as u64 * each
+    }
+
     fn scale(&self, train_examples: usize) -> Result<Scale, ExperimentError> {
         let per_epoch = steps_per_epoch(train_examples, self.optimizer.batch);
         let table = &self.schedule;
@@ -179,14 +189,17 @@ impl Experiment {
         };
         let each = match self.budget {
             Budget::PerModel => steps,
-            Budget::Total => steps / self.num_models().get() as u64,
+            Budget::Total => steps / self.gradients_per_step(),
         };
         let budget = NonZeroU64::new(each).ok_or_else(|| {
             let models = self.num_models();
-            value(
-                "schedule.steps",
-                format!("must give each of {models} models a step, found {steps}"),
-            )
+            let reason = match self.gradients_per_step() / models.get() as u64 {
+                1 => format!("must give each of {models} models a step, found {steps}"),
+                each => format!(
+                    "must give each of {models} models a step of {each} gradients, found {steps}"
+                ),
+            };
+            value("schedule.steps", reason)
         })?;
         Ok(Scale { per_epoch: per_epoch.max(1), budget })
     }
@@ -508,6 +521,8 @@ mod tests {
         // The rate falls over the shorter budget: at its middle it is halved.
         let middle = total.plan.schedule.rate(62) + total.plan.schedule.rate(63);
         assert!((middle - 0.1).abs() < 1e-12);
+        let sam = settings(&["budget=total", "method=sam"]).unwrap();
+        assert_eq!(sam.plan.max_steps.get(), 250, "a step takes two gradients");
         let reason = error(&["budget=total", "hwa.num_models=501"]);
         assert!(reason.contains("must give each of 501 models a step, found 500"), "{reason}");
     }

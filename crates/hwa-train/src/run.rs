@@ -25,6 +25,7 @@ use crate::settings::{Init, Settings};
 use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
 use crate::technique::BuildTechnique;
 use crate::trainer::{Ending, Session, Trainer};
+use crate::usage::Usage;
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
 /// given model number. Replicas are built, never cloned.
@@ -92,6 +93,7 @@ impl Run<'_> {
             pending: None,
             elapsed: 0.0,
             judging: 0.0,
+            used: Usage::default(),
         };
         let lead = manifest.as_ref().map_or_else(beginning, |m| m.lead.clone());
         let mut log = EventLog::open(&self.dir.events(), lead.events_bytes)?;

@@ -21,6 +21,7 @@ use crate::experiment::Experiment;
 use crate::judge::JudgeState;
 use crate::replica::State;
 use crate::settings::Settings;
+use crate::usage::Usage;
 
 /// The version of everything under `state/`.
 pub(crate) const STATE_VERSION: u32 = 1;
@@ -67,6 +68,9 @@ pub(crate) struct Lead {
     pub(crate) elapsed: f64,
     /// Seconds of the judge so far.
     pub(crate) judging: f64,
+    /// What was used of the machine so far.
+    #[serde(default)]
+    pub(crate) used: Usage,
 }
 
 /// The losses of the cycle that a model is in: part of its state, so that a

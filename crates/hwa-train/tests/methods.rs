@@ -257,8 +257,7 @@ fn networks_that_graft_in_threads_equal_a_sequential_run() {
     settings.plan.windows.clear();
     settings.candidates = Candidates::Models;
     let folder = tempfile::tempdir().unwrap();
-    let technique =
-        |i| Box::new(Grafting::new(0.4, 500.0, i, 3)) as Box<dyn Technique>;
+    let technique = |i| Box::new(Grafting::new(0.4, 500.0, i, 3)) as Box<dyn Technique>;
     let faults = |_| Some(Fault::Bent);
     let outcome = train_by(folder.path(), &settings, &technique, &faults, &Mutex::default());
     let Outcome::Finished(summary) = outcome.unwrap() else { panic!("not interrupted") };
@@ -266,8 +265,7 @@ fn networks_that_graft_in_threads_equal_a_sequential_run() {
     let chosen = summary.chosen.unwrap();
     let model = chosen.model.unwrap();
     let found = bits(&folder.path().join("best.safetensors"), "w");
-    let expected: Vec<u32> =
-        cycles[chosen.cycle - 1][model].iter().map(|x| x.to_bits()).collect();
+    let expected: Vec<u32> = cycles[chosen.cycle - 1][model].iter().map(|x| x.to_bits()).collect();
     assert_eq!(found, expected, "the best network as it was before the grafting");
     assert_eq!((summary.test.inner.len(), summary.test.outer), (3, None));
     let best = summary.validation.chosen.unwrap();
@@ -371,10 +369,8 @@ impl Replica for Filters {
 fn filters_that_overlap_are_dropped_for_a_while_and_come_back() {
     // The first two are nearly parallel, the others less so with any. A gradient of one at a
     // rate of almost nothing leaves that as it is.
-    let step = |number: u64| Step {
-        rate: 1e-6,
-        position: Position { seed: 1, replica: 0, step: number },
-    };
+    let step =
+        |number: u64| Step { rate: 1e-6, position: Position { seed: 1, replica: 0, step: number } };
     let mut model = Filters::new([3.0, 0.0, 3.0, 0.1, 0.0, 2.0, 1.0, -1.0]);
     let mut repr = RePr::new(0.5, vec![Stage { drop: 2, revive: 5 }]);
     let images = batch(&[0.0]);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use hwa_store::{StoreError, read_to_string, write_atomically};
+use hwa_train::Usage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -87,8 +88,6 @@ fn cpu() -> Option<String> {
 
 /// The most memory that this process has held, where the system tells.
 pub(crate) fn peak_memory_mb() -> Option<f64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some((kilobytes / 1024.0).round())
+    let peak = Usage::of_this_process().peak_memory_mb;
+    (peak > 0.0).then_some(peak)
 }

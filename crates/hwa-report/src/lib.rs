@@ -1,11 +1,14 @@
-//! Figures of a run, from its events.
+//! Figures of a run, from its events, and tables of many runs.
 //!
 //! Everything is drawn from `events.jsonl`: [`Curves`] are read from it, and
-//! [`Curves::to_svg`] draws them.
+//! [`Curves::to_svg`] draws them. A [`Comparison`] has the figures of runs that differ by their
+//! method and seed, and is written as Markdown, CSV and JSON.
 
+mod comparison;
 mod curves;
 mod figure;
 
+pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table};
 pub use curves::{Curve, Curves, Level};
 
 /// Why a figure could not be drawn.

@@ -1,0 +1,482 @@
+//! Methods beside each other: figures of several runs, as tables.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// What was compared, with the figures of every run that is finished.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Comparison {
+    /// What it is about.
+    pub title: String,
+    /// What a reader has to know: scaled budgets, runs that are missing, and the like.
+    pub notes: Vec<String>,
+    /// What the runs ran on.
+    pub machines: Vec<String>,
+    /// The commits of the programs that ran.
+    pub commits: Vec<String>,
+    /// A row for each method, by data set and network.
+    pub rows: Vec<Row>,
+}
+
+/// A method on a data set with a network.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Row {
+    /// The data set.
+    pub dataset: String,
+    /// The network.
+    pub network: String,
+    /// The method.
+    pub method: String,
+    /// Gradients that are computed while each model does a step.
+    pub gradients_per_step: u64,
+    /// With the budget for each model, if that was asked for.
+    pub per_model: Option<Group>,
+    /// With the budget for the gradients of all models together, if that was asked for. Where a
+    /// step takes one gradient, it is the same.
+    pub total: Option<Group>,
+    /// What the paper has.
+    pub paper: Published,
+}
+
+/// A published result, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Published {
+    /// Top-1 accuracy.
+    pub top1: Option<f64>,
+    /// Top-5 accuracy.
+    pub top5: Option<f64>,
+}
+
+/// Runs that differ by their seed alone.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Group {
+    /// How many there are to be.
+    pub planned: usize,
+    /// Top-1 accuracy on test, in percent.
+    pub top1: Option<Spread>,
+    /// Top-5 accuracy on test, in percent.
+    pub top5: Option<Spread>,
+    /// Seconds of all cores together.
+    pub cpu: Option<Spread>,
+    /// Seconds by the clock.
+    pub seconds: Option<Spread>,
+    /// The most memory that a run held, in MB.
+    pub peak_memory_mb: Option<f64>,
+    /// Those that are finished.
+    pub runs: Vec<RunFigures>,
+}
+
+/// A mean, and how far from it single values are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation (of a sample: divided by n - 1), with two values and more.
+    pub std: Option<f64>,
+    /// How many values there are.
+    pub n: usize,
+}
+
+/// A run that is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct RunFigures {
+    /// Its seed.
+    pub seed: u64,
+    /// Top-1 accuracy of the chosen weights on test, in percent.
+    pub top1: f64,
+    /// Top-5 accuracy of the chosen weights on test, in percent.
+    pub top5: f64,
+    /// Top-1 accuracy of the chosen weights on validation, in percent.
+    pub validation_top1: f64,
+    /// Mean top-1 accuracy of the models' last weights on test, with their running statistics.
+    pub inner_top1: Option<f64>,
+    /// The chosen cycle.
+    pub chosen_cycle: usize,
+    /// The last cycle.
+    pub last_cycle: usize,
+    /// Models.
+    pub models: usize,
+    /// Steps of each model.
+    pub steps: u64,
+    /// Seconds by the clock.
+    pub seconds: f64,
+    /// Seconds of all cores together; zero where the system does not tell.
+    pub cpu: f64,
+    /// The most memory that it held, in MB; zero where the system does not tell.
+    pub peak_memory_mb: f64,
+}
+
+impl Spread {
+    /// Of some values; nothing of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let std = (n > 1).then(|| (squares / (n - 1) as f64).sqrt());
+        Some(Self { mean, std, n })
+    }
+}
+
+impl Group {
+    /// Of the runs that are finished, out of so many.
+    pub fn new(planned: usize, runs: Vec<RunFigures>) -> Self {
+        let spread = |value: fn(&RunFigures) -> f64| {
+            Spread::of(&runs.iter().map(value).collect::<Vec<_>>())
+        };
+        let known = |spread: Option<Spread>| spread.filter(|spread| spread.mean > 0.0);
+        let peak = runs.iter().map(|run| run.peak_memory_mb).fold(0.0, f64::max);
+        Self {
+            planned,
+            top1: spread(|run| run.top1),
+            top5: spread(|run| run.top5),
+            cpu: known(spread(|run| run.cpu)),
+            seconds: known(spread(|run| run.seconds)),
+            peak_memory_mb: (peak > 0.0).then_some(peak),
+            runs,
+        }
+    }
+}
+
+/// A table with a heading.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub heading: String,
+    /// Its rows, all of the same length; the first has the names of the columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+const NOTHING: &str = "–";
+
+impl Comparison {
+    /// With several networks a table of methods by networks for each data set, and then one
+    /// with everything for each network.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for dataset in self.distinct(|row| &row.dataset) {
+            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.dataset == dataset).collect();
+            let networks = distinct(rows.iter().map(|row| row.network.as_str()));
+            if networks.len() > 1 {
+                tables.push(overview(dataset, &networks, &rows));
+            }
+            for network in networks {
+                let rows: Vec<&Row> =
+                    rows.iter().copied().filter(|row| row.network == network).collect();
+                tables.push(detailed(format!("{dataset}, {network}"), &rows));
+            }
+        }
+        tables
+    }
+
+    /// As a page in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let mut text = format!("# {}\n", self.title);
+        for table in self.tables() {
+            let _ = write!(text, "\n## {}\n\n", table.heading);
+            for (index, row) in table.rows.iter().enumerate() {
+                let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+                let _ = writeln!(text, "| {} |", cells.join(" | "));
+                if index == 0 {
+                    let rule = std::iter::once("---").chain(row.iter().skip(1).map(|_| "--:"));
+                    let _ = writeln!(text, "|{}|", rule.collect::<Vec<_>>().join("|"));
+                }
+            }
+        }
+        text.push('\n');
+        for line in self.legend() {
+            let _ = writeln!(text, "- {line}");
+        }
+        text
+    }
+
+    /// What explains the tables.
+    pub fn legend(&self) -> Vec<String> {
+        let mut lines = vec![
+            "Accuracy on test of the weights that validation chose, in percent: the mean over n \
+             seeds ± the standard deviation of one run."
+                .to_owned(),
+            "Core time: minutes of all cores together, judging included, per run. Memory: the \
+             most that a run held."
+                .to_owned(),
+        ];
+        if self.rows.iter().any(|row| row.total.is_some()) {
+            lines.push(
+                "Equal gradients: all models of a method together compute as many gradients as \
+                 one model does in its whole budget; SAM takes two for a step."
+                    .to_owned(),
+            );
+        }
+        lines.extend(self.notes.iter().cloned());
+        if !self.machines.is_empty() {
+            lines.push(format!("Machine: {}.", self.machines.join("; ")));
+        }
+        if !self.commits.is_empty() {
+            lines.push(format!("Commit: {}.", self.commits.join(", ")));
+        }
+        lines
+    }
+
+    /// As comma-separated values: a line for each method and budget.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from(
+            "dataset,network,method,budget,planned,n,top1_mean,top1_std,top5_mean,top5_std,\
+             paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
+        );
+        for row in &self.rows {
+            for (budget, group) in [("per-model", &row.per_model), ("total", &row.total)] {
+                let Some(group) = group else { continue };
+                let run = group.runs.first();
+                let steps = run.map(|run| run.steps);
+                let cells = [
+                    quoted(&row.dataset),
+                    quoted(&row.network),
+                    quoted(&row.method),
+                    budget.to_owned(),
+                    group.planned.to_string(),
+                    group.runs.len().to_string(),
+                    number(group.top1.map(|s| s.mean)),
+                    number(group.top1.and_then(|s| s.std)),
+                    number(group.top5.map(|s| s.mean)),
+                    number(group.top5.and_then(|s| s.std)),
+                    number(row.paper.top1),
+                    number(row.paper.top5),
+                    run.map_or_else(String::new, |run| run.models.to_string()),
+                    steps.map_or_else(String::new, |steps| steps.to_string()),
+                    steps.map_or_else(String::new, |s| (s * row.gradients_per_step).to_string()),
+                    number(group.cpu.map(|s| s.mean)),
+                    number(group.seconds.map(|s| s.mean)),
+                    number(group.peak_memory_mb),
+                ];
+                let _ = writeln!(text, "{}", cells.join(","));
+            }
+        }
+        text
+    }
+
+    fn distinct<'a>(&'a self, key: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
+        distinct(self.rows.iter().map(key))
+    }
+}
+
+/// Each once, in the order of their first.
+fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+fn overview(dataset: &str, networks: &[&str], rows: &[&Row]) -> Table {
+    let mut head = vec!["method".to_owned()];
+    head.extend(networks.iter().map(|network| (*network).to_owned()));
+    let mut table = vec![head];
+    for method in distinct(rows.iter().map(|row| row.method.as_str())) {
+        let mut cells = vec![method.to_owned()];
+        for network in networks {
+            let row = rows.iter().find(|row| row.method == method && row.network == *network);
+            let group = row.and_then(|row| row.per_model.as_ref().or(row.total.as_ref()));
+            let own = spread(group.and_then(|group| group.top1));
+            let paper = row.and_then(|row| row.paper.top1);
+            cells.push(match paper {
+                Some(paper) => format!("{own} (paper {paper:.2})"),
+                None => own,
+            });
+        }
+        table.push(cells);
+    }
+    Table { heading: format!("{dataset}: top-1 accuracy by network"), rows: table }
+}
+
+fn detailed(heading: String, rows: &[&Row]) -> Table {
+    let per_model = rows.iter().any(|row| row.per_model.is_some());
+    let total = rows.iter().any(|row| row.total.is_some());
+    let paper = rows.iter().any(|row| row.paper != Published::default());
+    let paper_top5 = rows.iter().any(|row| row.paper.top5.is_some());
+    let mut table = vec![vec!["method".to_owned()]];
+    table.extend(rows.iter().map(|row| vec![row.method.clone()]));
+    let mut column = |name: &str, cell: &dyn Fn(&Row) -> String| {
+        table[0].push(name.to_owned());
+        for (line, row) in table.iter_mut().skip(1).zip(rows) {
+            line.push(cell(row));
+        }
+    };
+    if per_model {
+        column("top-1", &|row| spread(row.per_model.as_ref().and_then(|g| g.top1)));
+        column("top-5", &|row| spread(row.per_model.as_ref().and_then(|g| g.top5)));
+        column("n", &|row| count(row.per_model.as_ref()));
+    }
+    if paper {
+        column("paper", &|row| two_digits(row.paper.top1));
+    }
+    if paper_top5 {
+        column("paper, top-5", &|row| two_digits(row.paper.top5));
+    }
+    if total {
+        column("top-1, equal gradients", &|row| spread(row.total.as_ref().and_then(|g| g.top1)));
+        column("top-5, equal gradients", &|row| spread(row.total.as_ref().and_then(|g| g.top5)));
+        column("n", &|row| count(row.total.as_ref()));
+    }
+    let main = |row: &Row| row.per_model.clone().or_else(|| row.total.clone());
+    column("gradients", &|row| {
+        let steps = main(row).and_then(|group| group.runs.first().map(|run| run.steps));
+        steps.map_or(NOTHING.to_owned(), |steps| thousands(steps * row.gradients_per_step))
+    });
+    column("core time", &|row| {
+        let cpu = main(row).and_then(|group| group.cpu);
+        cpu.map_or(NOTHING.to_owned(), |cpu| format!("{:.1} min", cpu.mean / 60.0))
+    });
+    column("memory", &|row| {
+        let peak = main(row).and_then(|group| group.peak_memory_mb);
+        peak.map_or(NOTHING.to_owned(), |peak| format!("{peak:.0} MB"))
+    });
+    Table { heading, rows: table }
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    match spread {
+        None => NOTHING.to_owned(),
+        Some(Spread { mean, std: None, .. }) => format!("{mean:.2}"),
+        Some(Spread { mean, std: Some(std), .. }) => format!("{mean:.2} ± {std:.2}"),
+    }
+}
+
+fn count(group: Option<&Group>) -> String {
+    match group {
+        None => NOTHING.to_owned(),
+        Some(group) if group.runs.len() == group.planned => group.planned.to_string(),
+        Some(group) => format!("{} of {}", group.runs.len(), group.planned),
+    }
+}
+
+fn two_digits(value: Option<f64>) -> String {
+    value.map_or(NOTHING.to_owned(), |value| format!("{value:.2}"))
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// `12,345`
+fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A cell of comma-separated values.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, top1: f64) -> RunFigures {
+        RunFigures {
+            seed,
+            top1,
+            top5: top1 + 10.0,
+            models: 2,
+            steps: 1000,
+            seconds: 100.0,
+            cpu: 150.0,
+            peak_memory_mb: 300.0 + seed as f64,
+            ..RunFigures::default()
+        }
+    }
+
+    fn row(network: &str, method: &str, top1: &[f64]) -> Row {
+        let runs = top1.iter().enumerate().map(|(i, t)| run(i as u64, *t)).collect();
+        Row {
+            dataset: "CIFAR-100".to_owned(),
+            network: network.to_owned(),
+            method: method.to_owned(),
+            gradients_per_step: 2,
+            per_model: Some(Group::new(3, runs)),
+            total: None,
+            paper: Published { top1: Some(70.79), top5: None },
+        }
+    }
+
+    fn comparison(rows: Vec<Row>) -> Comparison {
+        Comparison { title: "Methods".to_owned(), rows, ..Comparison::default() }
+    }
+
+    #[test]
+    fn a_spread_is_that_of_a_sample() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[3.0]), Some(Spread { mean: 3.0, std: None, n: 1 }));
+        // By hand: deviations -1, 0, 1; squares sum to 2; divided by 2.
+        let three = Spread::of(&[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(three, Spread { mean: 2.0, std: Some(1.0), n: 3 });
+    }
+
+    #[test]
+    fn a_table_has_what_is_done_and_says_what_is_not() {
+        let done = row("resnet20", "HWA", &[70.0, 71.0, 72.0]);
+        let begun = row("resnet20", "a|b", &[60.0]);
+        let none = row("resnet20", "SAM", &[]);
+        let text = comparison(vec![done, begun, none]).to_markdown();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(
+            lines,
+            [
+                "| method | top-1 | top-5 | n | paper | gradients | core time | memory |",
+                "|---|--:|--:|--:|--:|--:|--:|--:|",
+                "| HWA | 71.00 ± 1.00 | 81.00 ± 1.00 | 3 | 70.79 | 2,000 | 2.5 min | 302 MB |",
+                "| a\\|b | 60.00 | 70.00 | 1 of 3 | 70.79 | 2,000 | 2.5 min | 300 MB |",
+                "| SAM | – | – | 0 of 3 | 70.79 | – | – | – |",
+            ]
+        );
+    }
+
+    #[test]
+    fn several_networks_have_a_table_of_their_own_and_one_together() {
+        let mut other = row("vgg16", "HWA", &[77.0]);
+        other.paper = Published::default();
+        let tables = comparison(vec![row("resnet20", "HWA", &[70.0]), other]).tables();
+        let headings: Vec<&str> = tables.iter().map(|table| table.heading.as_str()).collect();
+        assert_eq!(
+            headings,
+            ["CIFAR-100: top-1 accuracy by network", "CIFAR-100, resnet20", "CIFAR-100, vgg16"]
+        );
+        assert_eq!(tables[0].rows[1], ["HWA", "70.00 (paper 70.79)", "77.00"]);
+        // No column for what nobody has published.
+        assert!(!tables[2].rows[0].contains(&"paper".to_owned()));
+    }
+
+    #[test]
+    fn both_budgets_stand_beside_each_other() {
+        let mut both = row("resnet20", "HWA, long", &[70.0, 72.0]);
+        both.total = Some(Group::new(2, vec![run(1, 68.0), run(2, 69.0)]));
+        let comparison = comparison(vec![both]);
+        let table = &comparison.tables()[0];
+        let at = table.rows[0].iter().position(|name| name == "top-1, equal gradients").unwrap();
+        assert_eq!(table.rows[1][at], "68.50 ± 0.71");
+        assert!(comparison.legend().iter().any(|line| line.starts_with("Equal gradients")));
+        let csv = comparison.to_csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("CIFAR-100,resnet20,\"HWA, long\",per-model,3,2,71,1.41"));
+        assert!(lines[2].contains(",total,2,2,68.5,"));
+        let width = |line: &str| line.replace("\"HWA, long\"", "HWA").split(',').count();
+        assert!(lines.iter().all(|line| width(line) == 18), "{csv}");
+    }
+}

@@ -124,9 +124,8 @@ impl Spread {
 impl Group {
     /// Of the runs that are finished, out of so many.
     pub fn new(planned: usize, runs: Vec<RunFigures>) -> Self {
-        let spread = |value: fn(&RunFigures) -> f64| {
-            Spread::of(&runs.iter().map(value).collect::<Vec<_>>())
-        };
+        let spread =
+            |value: fn(&RunFigures) -> f64| Spread::of(&runs.iter().map(value).collect::<Vec<_>>());
         let known = |spread: Option<Spread>| spread.filter(|spread| spread.mean > 0.0);
         let peak = runs.iter().map(|run| run.peak_memory_mb).fold(0.0, f64::max);
         Self {

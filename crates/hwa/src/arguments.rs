@@ -28,6 +28,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Train an experiment; without one, two small ResNets on the built-in digits
     Train(Train),
+    /// Compare methods: train what is not done yet, and make a table
+    Compare(Compare),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights
@@ -42,7 +44,7 @@ pub(crate) enum Command {
     Bench(BenchCommand),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   hwa train                                     some seconds on the built-in digits
@@ -78,6 +80,63 @@ pub(crate) struct Train {
     /// Resume on a CPU whose arithmetic differs: the bits will differ too
     #[arg(long, requires = "resume")]
     pub(crate) allow_other_arithmetic: bool,
+    /// Plain lines instead of progress bars
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// End with one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Save and stop when standard input ends
+    #[arg(long, hide = true)]
+    pub(crate) leash: bool,
+}
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+Examples:
+  hwa compare table1 --scale 0.1 --data-dir ~/data   the paper's first table, small
+  hwa compare mine.toml                              run what is not done yet
+  hwa compare mine.toml --tables                     only the tables of what is done
+  hwa compare table1 --print > mine.toml             a file to begin with
+  hwa compare --list
+
+Runs are kept in runs/<name>, with the tables <name>.md, .csv and .json, which are written
+again after every run. Ctrl-C leaves runs that the same command goes on with.
+What can stand in such a file: docs/compare.md in the repository.")]
+pub(crate) struct Compare {
+    /// The comparison's file, or a table of the paper: table1 to table8
+    #[arg(required_unless_present = "list")]
+    pub(crate) comparison: Option<String>,
+    /// Take this share of the epochs and of the training images; as many cycles
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) scale: Option<f64>,
+    /// Other seeds than the file's
+    #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
+    pub(crate) seeds: Vec<u64>,
+    /// Only methods, networks or data sets with this label
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) only: Vec<String>,
+    /// Override a key of all experiments, e.g. schedule.epochs=10
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// The folder of the data sets (the same as --set data.dir=DIR)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Where runs and tables are; by default runs/<name>. Comparisons can share it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Cores to use; by default all. A run takes one for each of its models
+    #[arg(long)]
+    pub(crate) cores: Option<NonZeroUsize>,
+    /// Train nothing: write the tables of what is done
+    #[arg(long)]
+    pub(crate) tables: bool,
+    /// Print the comparison's file
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// List the tables of the paper
+    #[arg(long)]
+    pub(crate) list: bool,
     /// Plain lines instead of progress bars
     #[arg(long)]
     pub(crate) plain: bool,

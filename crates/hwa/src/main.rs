@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => commands::train::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

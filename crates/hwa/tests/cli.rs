@@ -662,10 +662,11 @@ fn the_experiments_of_the_repository_are_valid() {
             let experiment = hwa::Experiment::parse(&text, &path, &[]).unwrap();
             experiment.settings(10_000).unwrap();
             // Each can be run under every method, with that method's own rate.
-            for method in ["sgd", "online", "swa", "lawa", "hwa"] {
-                let sets = [format!("method={method}")];
+            for method in hwa::train::Method::ALL {
+                let sets = [format!("method={}", method.name())];
                 let experiment = hwa::Experiment::parse(&text, &path, &sets).unwrap();
                 experiment.settings(10_000).unwrap();
+                drop(experiment.technique(10_000).unwrap());
             }
             assert!(text.contains("# Run:"), "{} says how to run it", path.display());
             count += 1;

@@ -1,6 +1,7 @@
 //! `hwa train`: an experiment from beginning to end.
 
 use std::fmt::Display;
+use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
 }
 
 /// An experiment that was validated against its data and its network.
-struct Planned {
+pub(crate) struct Planned {
     experiment: Experiment,
     /// The name of a new run's folder.
     folder: String,
@@ -78,7 +79,7 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(arguments: &Train) -> Result<Self, Failure> {
+    pub(crate) fn new(arguments: &Train) -> Result<Self, Failure> {
         let asked = experiment(arguments)?;
         let spec = asked.network()?;
         let source = asked.open()?;
@@ -129,6 +130,9 @@ impl Planned {
         tell(self.title(dir.path().display()));
         tell(classes(&self.source.class_names));
         let interrupt = interrupt_on_ctrl_c(voice)?;
+        if arguments.leash {
+            interrupt_when_input_ends(interrupt.clone())?;
+        }
         quiet_panics_of_models();
         let splits = &self.source.splits;
         let run = Run {
@@ -382,19 +386,7 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     let as_written = Experiment::parse(&text, &path, &[]).map_or(experiment.method, |e| e.method);
     let folder = folder_name(&experiment, as_written, &sets);
     if let Some(run) = &arguments.resume {
-        let (text, path) = opened::stored_experiment(run)?;
-        let stored = Experiment::parse(&text, &path, &[])?;
-        if experiment.data.validation.is_none() {
-            experiment.data.validation = stored.data.validation;
-        }
-        // What a run wrote down about itself.
-        experiment.data.digest = stored.data.digest.clone();
-        experiment.model.weights = stored.model.weights.clone();
-        experiment.model.new_head = stored.model.new_head;
-        experiment = experiment.resolved();
-        ensure_same(run, &stored, &experiment)?;
-        // The data may have moved since.
-        experiment.data.dir = experiment.data.dir.or(stored.data.dir);
+        experiment = as_in(run, experiment)?;
     }
     // A run can be resumed from another folder.
     let Experiment { data, model, .. } = &mut experiment;
@@ -406,7 +398,25 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
     Ok(Asked { experiment, folder, text, path, sets })
 }
 
-fn toml_string(path: &Path) -> String {
+/// The experiment with what a run in `run` wrote down about itself. That it is the one that
+/// the run trains is made sure of.
+pub(crate) fn as_in(run: &Path, mut experiment: Experiment) -> Result<Experiment, Failure> {
+    let (text, path) = opened::stored_experiment(run)?;
+    let stored = Experiment::parse(&text, &path, &[])?;
+    if experiment.data.validation.is_none() {
+        experiment.data.validation = stored.data.validation;
+    }
+    experiment.data.digest = stored.data.digest.clone();
+    experiment.model.weights = stored.model.weights.clone();
+    experiment.model.new_head = stored.model.new_head;
+    experiment = experiment.resolved();
+    ensure_same(run, &stored, &experiment)?;
+    // The data may have moved since.
+    experiment.data.dir = experiment.data.dir.or(stored.data.dir);
+    Ok(experiment)
+}
+
+pub(crate) fn toml_string(path: &Path) -> String {
     Value::from(path.display().to_string()).to_string()
 }
 
@@ -468,7 +478,7 @@ fn vacant(name: &str) -> PathBuf {
 }
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.
-fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
+pub(crate) fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::new();
     let request = interrupt.clone();
     let handler = move || {
@@ -480,6 +490,17 @@ fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)
+}
+
+/// Whoever started this holds the other end of standard input: when it is let go, on purpose
+/// or by a crash, a state to resume from is saved.
+fn interrupt_when_input_ends(interrupt: Interrupt) -> Result<(), Failure> {
+    let wait = move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        interrupt.request();
+    };
+    let thread = thread::Builder::new().name("the leash".to_owned());
+    thread.spawn(wait).map(drop).map_err(|error| Failure::Run(error.into()))
 }
 
 /// A panic in a model becomes an error that names the model: one message is enough.

@@ -1,0 +1,142 @@
+//! A smaller experiment of the same shape: fewer epochs and images, as many cycles.
+
+use std::num::NonZeroU64;
+
+use hwa_train::{Experiment, ExperimentError, Span};
+
+/// An experiment for a smaller machine, and what became of it.
+pub(crate) struct Scaled {
+    /// What is trained.
+    pub(crate) experiment: Experiment,
+    /// What is told beside its figures.
+    pub(crate) note: String,
+}
+
+/// Takes `factor` of the epochs and of the training images. H becomes shorter, so that there
+/// are as many cycles as before; milestones and stages keep their share of the budget.
+pub(crate) fn scaled(
+    experiment: &Experiment,
+    factor: f64,
+    images: usize,
+) -> Result<Scaled, ExperimentError> {
+    let whole = experiment.settings(images)?;
+    let mut small = experiment.clone();
+    let fewer = |count: u64| ((count as f64 * factor).round() as u64).max(1);
+    let per_epoch = hwa_data::steps_per_epoch(images, experiment.optimizer.batch).max(1);
+    let shares = Shares { per_epoch, budget: whole.plan.max_steps.get() };
+    shares.take(&mut small);
+
+    let schedule = &mut small.schedule;
+    let budget = match (schedule.epochs, schedule.steps) {
+        (_, Some(steps)) => {
+            schedule.steps = NonZeroU64::new(fewer(steps.get()));
+            format!("{} of {steps} steps", fewer(steps.get()))
+        }
+        (epochs, None) => {
+            let epochs =
+                epochs.or(experiment.resolved().schedule.epochs).map_or(1, NonZeroU64::get);
+            schedule.epochs = NonZeroU64::new(fewer(epochs));
+            format!("{} of {epochs} epochs", fewer(epochs))
+        }
+    };
+    let fewer_images = fewer(images as u64) as usize;
+    small.data.train_examples = Some(fewer_images);
+    // Whole steps: as many cycles as can be had.
+    small.hwa.sync_period = Span::Steps(1);
+    let steps = small.settings(fewer_images)?.plan.max_steps.get();
+    let period = (steps as f64 / whole.plan.num_cycles() as f64).round().max(1.0) as u64;
+    small.hwa.sync_period = Span::Steps(period);
+    let now = small.settings(fewer_images)?;
+    let note = format!(
+        "{budget}, {fewer_images} of {images} training images, H = {period} steps instead of {}: \
+         {} cycles instead of {}",
+        whole.plan.sync_period,
+        now.plan.num_cycles(),
+        whole.plan.num_cycles(),
+    );
+    Ok(Scaled { experiment: small, note })
+}
+
+/// Turns lengths in steps or epochs into shares of the budget.
+struct Shares {
+    per_epoch: u64,
+    budget: u64,
+}
+
+impl Shares {
+    fn take(&self, experiment: &mut Experiment) {
+        let Experiment { schedule, swa, repr, .. } = experiment;
+        let several = schedule.milestones.iter_mut().flatten();
+        let optional =
+            [&mut schedule.warmup, &mut schedule.every, &mut schedule.period, &mut swa.period];
+        let always = [&mut swa.start, &mut repr.full, &mut repr.pruned];
+        for span in optional.into_iter().flatten().chain(always).chain(several) {
+            *span = self.share(*span);
+        }
+    }
+
+    fn share(&self, span: Span) -> Span {
+        let steps = span.steps(self.per_epoch, self.budget) as f64;
+        Span::Share((steps / self.budget as f64).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hwa_train::Settings;
+
+    use super::*;
+
+    fn experiment(sets: &[&str]) -> Experiment {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        Experiment::parse("schedule.epochs = 200\n", Path::new("e.toml"), &sets).unwrap()
+    }
+
+    fn settings(scaled: &Scaled) -> Settings {
+        let images = scaled.experiment.data.train_examples.unwrap();
+        scaled.experiment.settings(images).unwrap()
+    }
+
+    #[test]
+    fn a_tenth_has_as_many_cycles_and_the_same_windows() {
+        // 45,000 images: 352 steps an epoch. 4,500: 36, in 20 epochs 720, of 4 a cycle.
+        let whole = experiment(&[]);
+        let small = scaled(&whole, 0.1, 45_000).unwrap();
+        assert_eq!(
+            small.note,
+            "20 of 200 epochs, 4500 of 45000 training images, H = 4 steps instead of 352: \
+             180 cycles instead of 200"
+        );
+        let settings = settings(&small);
+        assert_eq!(settings.plan.windows, whole.settings(45_000).unwrap().plan.windows);
+    }
+
+    #[test]
+    fn milestones_and_stages_keep_their_share() {
+        let step = experiment(&["method=sgd", "schedule.kind=step", "schedule.every=60 epochs"]);
+        let small = scaled(&step, 0.1, 45_000).unwrap();
+        assert_eq!(small.experiment.schedule.every, Some(Span::Share(0.3)));
+        let rate = |settings: &Settings, step| (settings.plan.schedule.rate(step) * 1e6).round();
+        let settings = settings(&small);
+        // 30 % of 720 steps
+        assert_eq!((rate(&settings, 215), rate(&settings, 216)), (1e5, 1e4));
+        let swa = experiment(&["method=swa", "swa.start=160 epochs"]);
+        let small = scaled(&swa, 0.1, 45_000).unwrap();
+        assert_eq!(small.experiment.swa.start, Span::Share(0.8));
+    }
+
+    #[test]
+    fn whatever_is_left_can_be_trained() {
+        for factor in [1.0, 0.5, 1e-3, 1e-9] {
+            for sets in [&[][..], &["method=repr"], &["budget=total"]] {
+                let small = scaled(&experiment(sets), factor, 45_000);
+                // RePr's stages may be too short, and say so.
+                if let Ok(small) = small {
+                    assert!(settings(&small).plan.max_steps.get() >= 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A comparison as a file: methods, networks, data sets and seeds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hwa_report::Published;
+use hwa_train::{Budget, Experiment, ExperimentError};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::failure::Failure;
+
+/// What is compared, as it is written.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spec {
+    /// What the folder of its runs is called.
+    pub(crate) name: String,
+    /// What it is about.
+    #[serde(default)]
+    pub(crate) title: Option<String>,
+    /// A run of everything for each.
+    #[serde(default = "first_seed")]
+    pub(crate) seeds: Vec<u64>,
+    /// What is equal between methods: the steps of each model, the gradients of all, or one
+    /// after the other.
+    #[serde(default = "both_budgets")]
+    pub(crate) budgets: Vec<Budget>,
+    /// The rows.
+    pub(crate) methods: Vec<Entry>,
+    /// The networks.
+    pub(crate) networks: Vec<Entry>,
+    /// The data sets.
+    pub(crate) datasets: Vec<Entry>,
+    /// What all experiments have in common.
+    #[serde(default)]
+    pub(crate) experiment: Table,
+    /// Published figures by data set, network and method.
+    #[serde(default)]
+    pub(crate) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
+}
+
+/// A method, a network or a data set: its name, or keys of an experiment with a `label`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "expected a name or a table of keys of an experiment")]
+pub(crate) enum Entry {
+    /// The value of `method`, `model.name` or `data.dataset`.
+    Name(String),
+    /// Keys of an experiment.
+    Keys(Table),
+}
+
+/// Top-1 alone, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "expected a percentage, or { top1, top5 }")]
+pub(crate) enum Figure {
+    /// In percent.
+    Top1(f64),
+    /// In percent, both.
+    Both {
+        /// Top-1 accuracy.
+        top1: f64,
+        /// Top-5 accuracy.
+        top5: f64,
+    },
+}
+
+/// A method on a data set with a network under a budget: runs that differ by their seed alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cell {
+    /// The data set's label.
+    pub(crate) dataset: String,
+    /// The network's label.
+    pub(crate) network: String,
+    /// The method's label.
+    pub(crate) method: String,
+    /// Where its runs are, below the comparison's folder.
+    pub(crate) folder: String,
+    /// What they train, but for the seed.
+    pub(crate) experiment: Experiment,
+}
+
+fn first_seed() -> Vec<u64> {
+    vec![1]
+}
+
+fn both_budgets() -> Vec<Budget> {
+    vec![Budget::PerModel, Budget::Total]
+}
+
+impl From<Figure> for Published {
+    fn from(figure: Figure) -> Self {
+        match figure {
+            Figure::Top1(top1) => Self { top1: Some(top1), top5: None },
+            Figure::Both { top1, top5 } => Self { top1: Some(top1), top5: Some(top5) },
+        }
+    }
+}
+
+impl Spec {
+    /// Reads a comparison's text; `path` is for messages.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+        let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
+        let spec: Self =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        for (key, length) in [
+            ("methods", spec.methods.len()),
+            ("networks", spec.networks.len()),
+            ("datasets", spec.datasets.len()),
+            ("seeds", spec.seeds.len()),
+            ("budgets", spec.budgets.len()),
+        ] {
+            if length == 0 {
+                return Err(wrong(format!("`{key}` must name at least one, found none")));
+            }
+        }
+        if slug(&spec.name).is_empty() {
+            let found = &spec.name;
+            return Err(wrong(format!("`name` must be the name of a folder, found {found:?}")));
+        }
+        Ok(spec)
+    }
+
+    /// What the paper has for a row.
+    pub(crate) fn published(&self, cell: &Cell) -> Published {
+        let networks = self.paper.get(&cell.dataset);
+        let methods = networks.and_then(|networks| networks.get(&cell.network));
+        let figure = methods.and_then(|methods| methods.get(&cell.method));
+        figure.copied().map_or_else(Published::default, Published::from)
+    }
+
+    /// Every experiment, by data set, network, method and budget. `path` is for messages.
+    pub(crate) fn cells(&self, path: &Path, sets: &[String]) -> Result<Vec<Cell>, Failure> {
+        let mut cells: Vec<Cell> = Vec::new();
+        for dataset in self.labelled(&self.datasets, &["data", "dataset"], path)? {
+            for network in self.labelled(&self.networks, &["model", "name"], path)? {
+                for method in self.labelled(&self.methods, &["method"], path)? {
+                    for budget in &self.budgets {
+                        let parts = [&dataset, &network, &method];
+                        let Some(cell) = self.cell(parts, *budget, path, sets)? else { continue };
+                        if cells.iter().any(|other| other.folder == cell.folder) {
+                            let (path, folder) = (path.display(), &cell.folder);
+                            return Err(Failure::usage(format!(
+                                "{path}: two entries have the same folder, {folder}; give them \
+                                 other labels"
+                            )));
+                        }
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    /// One experiment; nothing, if another budget has the same.
+    fn cell(
+        &self,
+        [dataset, network, method]: [&(String, Table); 3],
+        budget: Budget,
+        path: &Path,
+        sets: &[String],
+    ) -> Result<Option<Cell>, Failure> {
+        let mut keys = self.experiment.clone();
+        for (_, part) in [dataset, network, method] {
+            merge(&mut keys, part);
+        }
+        let labels = [&dataset.0, &network.0, &method.0].map(String::as_str);
+        for key in ["name", "seed", "budget"] {
+            if keys.contains_key(key) {
+                let path = path.display();
+                return Err(Failure::usage(format!(
+                    "{path}: `{key}` is no key of an experiment here: it has one of its own"
+                )));
+            }
+        }
+        let text = toml::to_string(&keys).map_err(|e| Failure::usage(e.to_string()))?;
+        let mut experiment = Experiment::parse(&text, path, sets).map_err(|error| match error {
+            // Its lines are those of a text that nobody has written.
+            ExperimentError::File { message, .. } => {
+                let reason = message.split_once(": ").map_or(message.as_str(), |(_, rest)| rest);
+                let [dataset, network, method] = labels;
+                let path = path.display();
+                Failure::usage(format!("{path}: {method} on {dataset} with {network}: {reason}"))
+            }
+            other => other.into(),
+        })?;
+        let single = experiment.gradients_per_step() == 1;
+        if single && self.budgets.first() != Some(&budget) {
+            return Ok(None);
+        }
+        // With one gradient in a step both budgets are the same.
+        experiment.budget = if single { Budget::PerModel } else { budget };
+        let suffix = if experiment.budget == Budget::Total { "-total" } else { "" };
+        let [d, n, m] = labels.map(slug);
+        experiment.name = format!("{d}-{n}-{m}{suffix}");
+        let [dataset, network, method] = labels.map(str::to_owned);
+        let folder = format!("{d}/{n}/{m}{suffix}");
+        Ok(Some(Cell { dataset, network, method, folder, experiment }))
+    }
+
+    /// Each entry with its label and its keys; the label of a name is that name.
+    fn labelled(
+        &self,
+        entries: &[Entry],
+        key: &[&str],
+        path: &Path,
+    ) -> Result<Vec<(String, Table)>, Failure> {
+        let labelled = |entry: &Entry| {
+            let mut keys = match entry {
+                Entry::Keys(keys) => keys.clone(),
+                Entry::Name(name) => return Ok((name.clone(), nested(key, name))),
+            };
+            let written = match keys.remove("label") {
+                Some(Value::String(label)) => Some(label),
+                Some(other) => {
+                    let path = path.display();
+                    let reason = format!("`label` must be a text, found {other}");
+                    return Err(Failure::usage(format!("{path}: {reason}")));
+                }
+                None => text_at(&keys, key),
+            };
+            let label = written.filter(|label| !slug(label).is_empty()).ok_or_else(|| {
+                let (path, key) = (path.display(), key.join("."));
+                Failure::usage(format!("{path}: an entry without `{key}` needs a `label`"))
+            })?;
+            Ok((label, keys))
+        };
+        entries.iter().map(labelled).collect()
+    }
+}
+
+/// A table with a value some tables down.
+fn nested(key: &[&str], value: &str) -> Table {
+    let inner = match key {
+        [_, rest @ ..] if !rest.is_empty() => Value::Table(nested(rest, value)),
+        _ => Value::String(value.to_owned()),
+    };
+    key.first().map(|first| ((*first).to_owned(), inner)).into_iter().collect()
+}
+
+fn text_at(keys: &Table, key: &[&str]) -> Option<String> {
+    let (first, rest) = key.split_first()?;
+    let value = keys.get(*first)?;
+    match rest {
+        [] => value.as_str().map(str::to_owned),
+        rest => text_at(value.as_table()?, rest),
+    }
+}
+
+/// Puts keys over others, table by table.
+fn merge(into: &mut Table, keys: &Table) {
+    for (key, value) in keys {
+        match (into.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            _ => drop(into.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// A label as the name of a folder.
+pub(crate) fn slug(label: &str) -> String {
+    let mut slug = String::new();
+    for letter in label.to_lowercase().chars() {
+        match letter {
+            'a'..='z' | '0'..='9' | '.' | '_' => slug.push(letter),
+            _ if slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+    }
+    slug.trim_matches(['-', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+name = "mine"
+seeds = [1, 2]
+methods = ["sgd", { label = "HWA", method = "hwa", hwa = { num_models = 3 } }]
+networks = ["resnet8", { model = { name = "resnet20" }, optimizer = { rate = 0.05 } }]
+datasets = ["digits"]
+[experiment]
+schedule = { epochs = 4 }
+hwa = { window_length = 2 }
+[paper.digits.resnet20]
+HWA = 70.79
+"#;
+
+    fn cells(text: &str) -> Result<Vec<Cell>, Failure> {
+        let path = Path::new("c.toml");
+        Spec::parse(text, path)?.cells(path, &[])
+    }
+
+    fn error(text: &str) -> String {
+        cells(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn cells_are_all_combinations_and_one_gradient_has_one_budget() {
+        let cells = cells(TEXT).unwrap();
+        let folders: Vec<&str> = cells.iter().map(|cell| cell.folder.as_str()).collect();
+        let expected = [
+            "digits/resnet8/sgd",
+            "digits/resnet8/hwa",
+            "digits/resnet8/hwa-total",
+            "digits/resnet20/sgd",
+            "digits/resnet20/hwa",
+            "digits/resnet20/hwa-total",
+        ];
+        assert_eq!(folders, expected);
+        let last = &cells[5].experiment;
+        assert_eq!((last.hwa.num_models.get(), last.optimizer.rate), (3, 0.05));
+        assert_eq!(last.hwa.window_length.as_slice().len(), 1, "tables are merged");
+        assert_eq!((last.budget, last.name.as_str()), (Budget::Total, "digits-resnet20-hwa-total"));
+        let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
+        assert_eq!(spec.published(&cells[4]).top1, Some(70.79));
+        assert_eq!(spec.published(&cells[1]).top1, None);
+    }
+
+    #[test]
+    fn mistakes_name_what_they_are_in() {
+        let twice = TEXT.replace("[\"sgd\",", "[\"sgd\", \"SGD\",");
+        assert!(
+            error(&twice).starts_with("c.toml: SGD on digits with resnet8: "),
+            "{}",
+            error(&twice)
+        );
+        let unknown = TEXT.replace("num_models = 3", "num_modls = 3");
+        assert!(error(&unknown).contains("HWA on digits with resnet8: "), "{}", error(&unknown));
+        assert!(error(&unknown).contains("num_modls"), "{}", error(&unknown));
+        let same = TEXT.replace("\"sgd\",", "\"sgd\", \"sgd\",");
+        assert!(error(&same).contains("two entries have the same folder, digits/resnet8/sgd"));
+        let none = TEXT.replace("seeds = [1, 2]", "seeds = []");
+        assert!(error(&none).contains("`seeds` must name at least one"), "{}", error(&none));
+        let seed = TEXT.replace("method = \"hwa\"", "method = \"hwa\", seed = 3");
+        assert!(error(&seed).contains("`seed` is no key"), "{}", error(&seed));
+        let label = TEXT.replace("label = \"HWA\", method = \"hwa\",", "");
+        assert!(error(&label).contains("without `method` needs a `label`"), "{}", error(&label));
+        assert!(error("name = 3").starts_with("c.toml: "), "{}", error("name = 3"));
+    }
+
+    #[test]
+    fn labels_become_folders_and_nothing_else() {
+        for (label, folder) in [
+            ("CIFAR-100", "cifar-100"),
+            ("H = 1/4 epoch", "h-1-4-epoch"),
+            ("../..", ""),
+            ("a/../b", "a-..-b"),
+            ("K=2", "k-2"),
+        ] {
+            assert_eq!(slug(label), folder);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `hwa compare` as a user meets it.
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+#[cfg(unix)]
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Runs of a second: 3 cycles of 8 steps on 160 digits.
+const SHORT: &str = r#"
+name = "short"
+title = "Two methods on digits"
+seeds = [1, 2]
+methods = [
+    { label = "CA", method = "sgd" },
+    { label = "HWA", method = "hwa", hwa = { window_length = [1, 2] } },
+]
+networks = ["resnet8"]
+datasets = ["digits"]
+
+[experiment]
+data = { train_examples = 160 }
+optimizer = { batch = 20 }
+schedule = { epochs = 3 }
+evaluate = { every = 1 }
+checkpoints = { state_every = 3 }
+
+[paper.digits.resnet8]
+HWA = 99.0
+"#;
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("c.toml"), text).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command.args(["compare", "c.toml", "--plain", "--cores", "2"]).args(arguments);
+        command
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn failed(output: &Output, code: i32, expected: &str) {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(message.contains(expected), "{message}");
+    assert!(!message.contains("panicked at"), "{message}");
+}
+
+/// What a run trained, without what depends on the clock.
+fn weights(run: &Path) -> Vec<u8> {
+    fs::read(run.join("best.safetensors")).unwrap()
+}
+
+#[test]
+fn methods_are_compared_and_a_second_time_nothing_is_trained() {
+    let place = Place::new(SHORT);
+    let output = place.compare(&["--json"]).output().unwrap();
+    let result: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    let said = text(&output.stderr);
+    // Runs of one model are side by side.
+    let lines: Vec<&str> = said.lines().filter(|l| l.contains("seed")).collect();
+    assert!(lines[0].starts_with("began: CA, seed 1"), "{said}");
+    assert!(lines[1].starts_with("began: CA, seed 2"), "{said}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("began")).count(), 6, "{said}");
+
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["per_model"], rows[0]["total"], "one gradient: one run for both budgets");
+    let group = &rows[1]["per_model"];
+    assert_eq!((&group["top1"]["n"], &group["planned"]), (&Value::from(2), &Value::from(2)));
+    assert_eq!((&group["runs"][0]["models"], &group["runs"][0]["steps"]), (&2.into(), &24.into()));
+    assert_eq!(rows[1]["total"]["runs"][0]["steps"], 12, "half the steps for each of two models");
+    assert_eq!(rows[1]["paper"]["top1"], 99.0);
+    if cfg!(unix) {
+        assert!(group["cpu"]["mean"].as_f64().unwrap() > 0.0);
+        assert!(group["peak_memory_mb"].as_f64().unwrap() > 10.0);
+    }
+
+    let out = place.path("runs/short");
+    let markdown = fs::read_to_string(out.join("short.md")).unwrap();
+    assert!(markdown.starts_with("# Two methods on digits\n"), "{markdown}");
+    assert!(markdown.contains("| HWA | ") && markdown.contains(" | 99.00 | "), "{markdown}");
+    let csv = fs::read_to_string(out.join("short.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+
+    // The figures are those of the runs, and the runs are those of `hwa train`.
+    let run = out.join("digits/resnet8/hwa/seed2");
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(group["runs"][1]["top1"], summary["test"]["chosen"]["top1"]);
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_hwa"));
+    alone.arg("train").arg(run.join("experiment.toml")).arg("--out").arg(place.path("alone"));
+    succeeded(&alone.stdin(Stdio::null()).output().unwrap());
+    assert_eq!(weights(&run), weights(&place.path("alone")));
+
+    let again = place.compare(&[]).output().unwrap();
+    assert!(succeeded(&again).contains("HWA"), "{}", text(&again.stdout));
+    assert!(text(&again.stderr).contains("0 of 6 runs to train"), "{}", text(&again.stderr));
+    assert!(!text(&again.stderr).contains("began"), "{}", text(&again.stderr));
+
+    // A part of it, without training.
+    let part =
+        place.compare(&["--tables", "--only", "CA", "--out", "runs/short"]).output().unwrap();
+    assert!(!succeeded(&part).contains("HWA"), "{}", text(&part.stdout));
+}
+
+/// Longer, so that there is time to interrupt it.
+#[cfg(unix)]
+fn longer() -> Place {
+    Place::new(&SHORT.replace("epochs = 3", "epochs = 12").replace("seeds = [1, 2]", "seeds = [1]"))
+}
+
+#[cfg(unix)]
+fn wait_until(happened: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !happened() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it did not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(unix)]
+fn has_state(run: &Path) -> bool {
+    fs::read_dir(run.join("state")).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[cfg(unix)]
+fn signalled(place: &Place, signal: &str) -> Output {
+    let process = place.compare(&[]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until(|| has_state(&place.path("runs/short/digits/resnet8/ca/seed1")));
+    let kill = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    process.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_comparison_goes_on_to_the_same_bits() {
+    let whole = longer();
+    succeeded(&whole.compare(&[]).output().unwrap());
+    for signal in ["-INT", "-KILL"] {
+        let place = longer();
+        let output = signalled(&place, signal);
+        if signal == "-INT" {
+            failed(&output, 130, "interrupted; the same command goes on");
+            assert!(text(&output.stderr).contains("saved: "), "{}", text(&output.stderr));
+        }
+        assert!(!place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").exists());
+        // What was left without its parent saves and stops by itself.
+        let run = place.path("runs/short/digits/resnet8/ca/seed1");
+        wait_until(|| fs::File::open(run.join(".lock")).is_ok_and(|file| file.try_lock().is_ok()));
+        succeeded(&place.compare(&[]).output().unwrap());
+        for method in ["ca", "hwa", "hwa-total"] {
+            let run = format!("runs/short/digits/resnet8/{method}/seed1");
+            assert_eq!(weights(&place.path(&run)), weights(&whole.path(&run)), "{signal} {method}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_fails_does_not_stop_the_others() {
+    let diverging = SHORT.replace("method = \"sgd\"", "method = \"sgd\", optimizer.rate = 1e30");
+    let place = Place::new(&diverging);
+    let output = place.compare(&["--seeds", "1"]).output().unwrap();
+    failed(&output, 1, "error: 1 failed: CA, seed 1");
+    assert!(text(&output.stderr).contains("CA, seed 1 failed: "), "{}", text(&output.stderr));
+    assert!(place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").is_file());
+    assert!(text(&output.stdout).contains("0 of 1"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn runs_of_other_settings_are_no_result_of_this_comparison() {
+    let place = Place::new(SHORT);
+    succeeded(&place.compare(&["--seeds", "1", "--only", "CA"]).output().unwrap());
+    let longer = SHORT.replace("epochs = 3", "epochs = 4");
+    fs::write(place.path("c.toml"), longer).unwrap();
+    let output = place.compare(&["--tables", "--seeds", "1"]).output().unwrap();
+    failed(&output, 2, "`schedule.epochs` is 3 there, asked for is 4");
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_trained() {
+    for (from, to, expected) in [
+        ("resnet8\"]", "resnet9\"]", "`model.name` must be one of"),
+        ("\"digits\"]", "\"digit\"]", "`data.dataset` must be one of"),
+        ("batch = 20", "batch = 0", "optimizer.batch"),
+        ("seeds = [1, 2]", "seeds = [", "c.toml: "),
+        ("every = 1", "every = 1, evry = 2", "evry"),
+        (
+            "train_examples = 160",
+            "train_examples = 16000",
+            "`data.train_examples` asks for too many",
+        ),
+    ] {
+        let place = Place::new(&SHORT.replace(from, to));
+        failed(&place.compare(&[]).output().unwrap(), 2, expected);
+        assert!(!place.path("runs/short/digits/resnet8/ca/seed1").exists(), "{expected}");
+    }
+    let place = Place::new(SHORT);
+    failed(&place.compare(&["--scale", "2"]).output().unwrap(), 2, "--scale must be above 0");
+    failed(&place.compare(&["--only", "SAM"]).output().unwrap(), 2, "--only must be one of digits");
+    let mut none = Command::new(env!("CARGO_BIN_EXE_hwa"));
+    failed(&none.args(["compare", "table9"]).output().unwrap(), 2, "one of table1, table2");
+}
+
+#[test]
+fn a_scaled_comparison_says_so_and_keeps_its_cycles() {
+    // 320 images in batches of 20: 16 steps an epoch, 12 cycles of 16 steps.
+    let whole = SHORT.replace("train_examples = 160", "train_examples = 320");
+    let place = Place::new(&whole.replace("epochs = 3", "epochs = 12"));
+    let output =
+        place.compare(&["--scale", "0.25", "--seeds", "1", "--only", "CA"]).output().unwrap();
+    let expected = "Scaled by 0.25, digits: 3 of 12 epochs, 80 of 320 training images, \
+                    H = 1 steps instead of 16: 12 cycles instead of 12.";
+    let table = succeeded(&output);
+    assert!(table.contains(expected), "{table}");
+    let markdown =
+        fs::read_to_string(place.path("runs/short-scale0.25/short-scale0.25.md")).unwrap();
+    assert!(markdown.contains(expected), "{markdown}");
+}
+
+#[test]
+fn the_papers_tables_are_listed_and_printed() {
+    let hwa = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
+        succeeded(&command.arg("compare").args(arguments).output().unwrap())
+    };
+    assert_eq!(hwa(&["--list"]).lines().count(), 8);
+    let printed = hwa(&["table1", "--print"]);
+    assert!(printed.contains("name = \"table1\"") && printed.contains("70.79"), "{printed}");
+}

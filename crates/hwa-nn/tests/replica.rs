@@ -16,7 +16,7 @@ use hwa_nn::{
     BurnReplica, Features, Init, Mode, Model, ModelSpec, Network, NnError, Origin, Pass, SgdConfig,
     Task,
 };
-use hwa_train::{Replica, ReplicaError, State};
+use hwa_train::{Replica, ReplicaError, RunningStatistics, State};
 use noise::{IMAGES, at, batch, fill, values};
 
 const SGD: SgdConfig = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
@@ -59,6 +59,37 @@ fn training_lowers_the_loss_on_one_batch() {
     assert!(losses[19] < 0.5 * losses[0], "{losses:?}");
     let tally = replica.evaluate(&batch(IMAGES, 16, 8)).unwrap();
     assert_eq!(tally.images, 16);
+}
+
+/// Methods that look at gradients train as those that do not.
+#[test]
+fn a_step_is_its_gradient_and_its_descent_bit_for_bit() {
+    let (mut whole, mut parts) = (resnet8(0), resnet8(0));
+    for i in 0..4 {
+        let (images, at) = (batch(IMAGES + i, 6, 8), at(0.05, i));
+        let stepped = whole.step(&images, at).unwrap();
+        let (stats, gradient) =
+            parts.gradient(&images, at.position, RunningStatistics::Move).unwrap();
+        parts.descend(&gradient, at.rate).unwrap();
+        assert_eq!(stepped.loss.to_bits(), stats.loss.to_bits());
+    }
+    assert_same_bits(&whole.state().unwrap(), &parts.state().unwrap());
+}
+
+/// The second pass of SAM looks, and leaves no trace: no statistics, no counter, no momentum.
+#[test]
+fn a_gradient_that_keeps_statistics_changes_nothing() {
+    let mut replica = resnet8(0);
+    train(&mut replica, 0..2);
+    let before = replica.state().unwrap();
+    let (images, at) = (batch(IMAGES + 9, 6, 8), at(0.05, 2));
+    let (_, kept) = replica.gradient(&images, at.position, RunningStatistics::Keep).unwrap();
+    assert_same_bits(&before, &replica.state().unwrap());
+    let (_, moved) = replica.gradient(&images, at.position, RunningStatistics::Move).unwrap();
+    assert_eq!(bits(&kept), bits(&moved), "the gradient does not depend on them");
+    let after = replica.state().unwrap();
+    assert_eq!(bits(&before.momentum), bits(&after.momentum));
+    assert_ne!(bits(&before.weights), bits(&after.weights), "now they have moved");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct Curves {
     pub chosen: Option<(usize, f64)>,
     /// Models trained; 0 if the events do not say.
     pub num_models: usize,
+    /// What one model is judged by; empty if the events do not say.
+    pub offers: String,
 }
 
 impl Curves {
@@ -51,7 +53,10 @@ impl Curves {
 
     fn add(&mut self, event: &Event) {
         match event {
-            Event::Started(started) => self.num_models = started.num_models,
+            Event::Started(started) => {
+                self.num_models = started.num_models;
+                self.offers.clone_from(&started.offers);
+            }
             Event::Judged(judged) => self.add_judged(judged),
             _ => {}
         }
@@ -67,8 +72,12 @@ impl Curves {
             self.push(Level::Inner, name, (cycle, sum / judged.inner.len() as f64));
         }
         if let Some(outer) = judged.outer {
-            let name = if single { "model" } else { "outer" };
-            self.push(Level::Outer, name, (cycle, outer.top1));
+            let name = match (single, self.offers.clone()) {
+                (false, _) => "outer".to_owned(),
+                (true, unsaid) if unsaid.is_empty() => "model".to_owned(),
+                (true, offers) => offers,
+            };
+            self.push(Level::Outer, &name, (cycle, outer.top1));
         }
         for window in &judged.hwa {
             let averaged = if single { "average" } else { "HWA" };
@@ -122,6 +131,9 @@ mod tests {
         let names = Curves::from_events(&text).unwrap().curves;
         let names: Vec<&str> = names.iter().map(|curve| curve.name.as_str()).collect();
         assert_eq!(names, ["model", "average, window 5"]);
+        let started = r#"{"event":"started","num_models":1,"offers":"slow weights"}"#;
+        let named = Curves::from_events(&format!("{started}\n{EVENTS}")).unwrap().curves;
+        assert_eq!(named[0].name, "slow weights");
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub struct Started {
     pub windows: Vec<WindowSpec>,
     /// Parameters of one model.
     pub parameters: usize,
+    /// What the weights that one model is judged by are called.
+    pub offers: String,
     /// Training, validation and test images.
     pub images: [usize; 3],
     /// About how many bytes it will take on disk.

@@ -173,6 +173,7 @@ impl Run<'_> {
             num_cycles: plan.num_cycles(),
             windows: plan.windows.clone(),
             parameters,
+            offers: (self.technique)(0).offers().to_owned(),
             images: [self.train.len(), self.validation.len(), self.test.len()],
             disk,
         }))

@@ -27,6 +27,8 @@ pub(crate) struct Console {
     num_windows: usize,
     num_cycles: usize,
     every: Every,
+    /// What one model is judged by.
+    offers: &'static str,
     /// What the run said of itself when it began, if it is resumed.
     recorded: Option<Started>,
     /// Cycles that have ended but whose line is not printed yet.
@@ -43,7 +45,12 @@ struct ModelBar {
 
 impl Console {
     /// A console for a run, and for what it recorded when it began.
-    pub(crate) fn new(voice: Voice, settings: &Settings, recorded: Option<Started>) -> Self {
+    pub(crate) fn new(
+        voice: Voice,
+        settings: &Settings,
+        offers: &'static str,
+        recorded: Option<Started>,
+    ) -> Self {
         let plan = &settings.plan;
         let num_models = plan.num_models.get();
         Self {
@@ -54,6 +61,7 @@ impl Console {
             num_windows: plan.windows.len(),
             num_cycles: plan.num_cycles(),
             every: settings.evaluate.every,
+            offers,
             recorded,
             waiting: BTreeMap::new(),
         }
@@ -172,7 +180,7 @@ impl Console {
             let _ = write!(line, "  {label} {mean:.2} %");
         }
         if let Some(outer) = judged.outer {
-            let label = if several { "outer" } else { "model" };
+            let label = if several { "outer" } else { self.offers };
             let _ = write!(line, "  {label} {:.2} %", outer.top1);
         }
         let averaged = self.averaged();

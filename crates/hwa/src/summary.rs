@@ -10,11 +10,16 @@ use crate::console::{counted, percent};
 use crate::table::aligned;
 
 /// What a person reads: a table, what was chosen, what it took, where it is.
-pub(crate) fn describe(run: &Path, summary: &Summary, windows: &[WindowSpec]) -> String {
+pub(crate) fn describe(
+    run: &Path,
+    summary: &Summary,
+    windows: &[WindowSpec],
+    offers: &str,
+) -> String {
     let models = summary.test.inner.len();
     format!(
         "\n{}\n{}\n{}\n{}\nrun:     {}\nweights: {}\ncurves:  {}\n",
-        aligned(&rows(summary, windows)),
+        aligned(&rows(summary, windows, offers)),
         footnote(models),
         choice(summary),
         times(summary, models),
@@ -24,7 +29,7 @@ pub(crate) fn describe(run: &Path, summary: &Summary, windows: &[WindowSpec]) ->
     )
 }
 
-fn rows(summary: &Summary, windows: &[WindowSpec]) -> Vec<Vec<String>> {
+fn rows(summary: &Summary, windows: &[WindowSpec], offers: &str) -> Vec<Vec<String>> {
     let last = summary.last_cycle;
     let models = summary.test.inner.len();
     let row = |name: String, cell: &dyn Fn(&Levels) -> String| {
@@ -44,7 +49,7 @@ fn rows(summary: &Summary, windows: &[WindowSpec]) -> Vec<Vec<String>> {
         rows.push(row(format!("outer, cycle {last}"), &|l| percent(l.outer.as_ref())));
     }
     if let Some(choice) = summary.chosen {
-        let name = chosen_name(summary, &choice, windows);
+        let name = chosen_name(summary, &choice, windows, offers);
         rows.push(row(name, &|l| percent(l.chosen.as_ref())));
     }
     if let Some(best) = &summary.best_on_test {
@@ -55,13 +60,14 @@ fn rows(summary: &Summary, windows: &[WindowSpec]) -> Vec<Vec<String>> {
 }
 
 /// The chosen weights by what they are.
-fn chosen_name(summary: &Summary, choice: &Choice, windows: &[WindowSpec]) -> String {
+fn chosen_name(summary: &Summary, choice: &Choice, windows: &[WindowSpec], offers: &str) -> String {
     let (models, cycle) = (summary.test.inner.len(), choice.cycle);
     if let Some(model) = choice.model {
         return format!("model {model}, cycle {cycle}");
     }
     let Some(window) = choice.window else {
         return match models {
+            1 if offers != "model" => format!("{offers}, cycle {cycle}"),
             1 if cycle == summary.last_cycle => "last weights, re-estimated statistics".to_owned(),
             1 => format!("weights of cycle {cycle}, re-estimated statistics"),
             _ => format!("chosen outer, cycle {cycle}"),
@@ -166,7 +172,7 @@ mod tests {
     }
 
     fn names(summary: &Summary, windows: &[WindowSpec]) -> Vec<String> {
-        rows(summary, windows).iter().skip(1).map(|row| row[0].clone()).collect()
+        rows(summary, windows, "model").iter().skip(1).map(|row| row[0].clone()).collect()
     }
 
     #[test]
@@ -174,6 +180,7 @@ mod tests {
         let sgd = summary(1, None, None);
         let both = ["last weights, running statistics", "last weights, re-estimated statistics"];
         assert_eq!(names(&sgd, &[]), both);
+        assert_eq!(rows(&sgd, &[], "slow weights")[2][0], "slow weights, cycle 3");
         let swa = names(&summary(1, Some(0), None), &[WindowSpec::everything_from(2)]);
         assert_eq!(swa[1], "average of all samples, cycle 3");
         let online = names(&summary(2, None, None), &[]);
@@ -181,7 +188,7 @@ mod tests {
             online,
             ["inner (mean of 2), cycle 3", "outer, cycle 3", "chosen outer, cycle 3"]
         );
-        for line in describe(Path::new("run"), &sgd, &[]).lines() {
+        for line in describe(Path::new("run"), &sgd, &[], "model").lines() {
             assert!(line.chars().count() < 80 && !line.contains('–'), "{line}");
         }
     }

@@ -57,6 +57,10 @@ impl Technique for Ema {
         Ok(offered)
     }
 
+    fn offers(&self) -> &'static str {
+        "moving average"
+    }
+
     /// The average only watches.
     fn go_on(
         &mut self,

@@ -55,6 +55,10 @@ impl Technique for Lookahead {
         Ok(self.slow.clone())
     }
 
+    fn offers(&self) -> &'static str {
+        "slow weights"
+    }
+
     fn go_on(
         &mut self,
         _model: &mut dyn Replica,

@@ -50,6 +50,11 @@ pub trait Technique {
         model.weights()
     }
 
+    /// What one model's offered weights are called where they are shown.
+    fn offers(&self) -> &'static str {
+        "model"
+    }
+
     /// What the model goes on with after a cycle, given the average. All models are there and
     /// call the same operations of `others` in the same order.
     fn go_on(

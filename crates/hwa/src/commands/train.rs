@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
                 let name = dir.path().file_name().unwrap_or_default();
                 draw_or_say_why_not(&plan.title(name.display()), &dir);
             }
-            let text = describe(dir.path(), &summary, &plan.settings.plan.windows);
+            let text = describe(dir.path(), &summary, &plan.settings.plan.windows, plan.offers());
             show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
             Ok(())
         }
@@ -118,6 +118,11 @@ impl Planned {
         format!("{name}: method {}, seed {seed}", method.name())
     }
 
+    /// What one model is judged by.
+    fn offers(&self) -> &'static str {
+        (self.technique)(0).offers()
+    }
+
     fn threads(&self) -> usize {
         let shared = environment::cores() / self.settings.plan.num_models.get();
         self.experiment.threads.map_or(shared.max(1), |threads| threads.get())
@@ -126,7 +131,7 @@ impl Planned {
     fn train(&self, arguments: &Train, dir: &RunDir) -> Result<Outcome, Failure> {
         let voice = Voice::new(arguments.plain);
         notices::show(voice.clone());
-        let console = Console::new(voice.clone(), &self.settings, recorded(dir));
+        let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded(dir));
         tell(self.title(dir.path().display()));
         tell(classes(&self.source.class_names));
         let interrupt = interrupt_on_ctrl_c(voice)?;

@@ -24,7 +24,7 @@ impl Technique for WeightNoise {
         model: &mut dyn Replica,
         batch: &Batch,
         at: Step,
-        _descent: Descent,
+        _descent: Descent, // it makes its own: `optimizer.rho` has no say
     ) -> Result<StepStats, ReplicaError> {
         let weights = model.weights()?;
         // At an address: neither threads nor an interruption can change what is drawn.

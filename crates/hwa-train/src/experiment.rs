@@ -325,8 +325,9 @@ pub struct Hwa {
     pub window_length: WindowLengths,
     /// Only cycles whose number is a multiple of this enter the window.
     pub window_stride: NonZeroUsize,
-    /// Whether the models start alike.
-    pub init: Init,
+    /// Whether the models start alike; by default they do, except for filter grafting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
     /// What becomes of momentum when weights are averaged.
     pub momentum_at_sync: MomentumAtSync,
 }
@@ -572,7 +573,7 @@ impl Default for Hwa {
             sync_period: Span::Epochs(1.0),
             window_length: WindowLengths::One(WindowText::Cycles(nonzero(20))),
             window_stride: NonZeroUsize::MIN,
-            init: Init::default(),
+            init: None,
             momentum_at_sync: MomentumAtSync::default(),
         }
     }

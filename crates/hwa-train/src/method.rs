@@ -25,7 +25,7 @@ use hwa_data::steps_per_epoch;
 use crate::descent::Descent;
 use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
 use crate::parse::ExperimentError;
-use crate::settings::{Candidates, Checkpoints, Evaluate, Every, Settings};
+use crate::settings::{Candidates, Checkpoints, Evaluate, Every, Init, Settings};
 use crate::span::Span;
 use crate::technique::{
     Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique,
@@ -58,7 +58,7 @@ impl Experiment {
             seed: self.seed,
             plan,
             batch: self.optimizer.batch,
-            init: self.hwa.init,
+            init: self.init(),
             descent: self.descent(),
             candidates: match self.method {
                 Method::Fg => Candidates::Models,
@@ -140,6 +140,7 @@ impl Experiment {
         let mut resolved = self.clone();
         let schedule = &mut resolved.schedule;
         schedule.kind = Some(self.kind());
+        resolved.hwa.init = Some(self.init());
         if let Descent::SharpnessAware { rho } = self.descent() {
             resolved.optimizer.rho = Some(rho);
         }
@@ -157,6 +158,15 @@ impl Experiment {
             _ => ScheduleKind::Cosine,
         };
         self.schedule.kind.unwrap_or(by_default)
+    }
+
+    /// Networks that graft have learned different things; averages are of models that have not.
+    fn init(&self) -> Init {
+        let by_default = match self.method {
+            Method::Fg => Init::Independent,
+            _ => Init::Shared,
+        };
+        self.hwa.init.unwrap_or(by_default)
     }
 
     /// The models that the method trains.
@@ -221,7 +231,16 @@ impl Experiment {
             ScheduleKind::Restarts => {
                 let factor = table.lengthening.get();
                 let first = table.period.map(|span| scale.steps(span));
-                let period = first.unwrap_or_else(|| first_cosine(scale.budget.get(), factor));
+                let by_default = first_cosine(scale.budget.get(), factor);
+                // A cosine ends with a cycle, whose weights are judged.
+                let by_default = by_default.next_multiple_of(sync_period.get());
+                if first.is_some_and(|first| first >= scale.budget.get()) {
+                    let (budget, first) = (scale.budget, first.unwrap_or_default());
+                    let reason =
+                        format!("must be below the budget of {budget} steps, found {first}");
+                    return Err(value("schedule.period", reason));
+                }
+                let period = first.unwrap_or(by_default);
                 Decay::Restarts { floor: table.floor, period, factor }
             }
             ScheduleKind::TwoStage => Decay::TwoStage {
@@ -376,12 +395,37 @@ impl Experiment {
         if let Some(rho) = self.optimizer.rho {
             within("optimizer.rho", rho, 0.0, f64::MAX)?;
         }
-        within("lookahead.alpha", self.lookahead.alpha, 0.0, 1.0)?;
-        within("ema.decay", self.ema.decay, 0.0, 1.0)?;
+        let (alpha, decay) = (self.lookahead.alpha, self.ema.decay);
+        if !(alpha > 0.0 && alpha <= 1.0) {
+            let reason = format!("must be above 0 and at most 1, found {alpha}");
+            return Err(value("lookahead.alpha", reason));
+        }
+        if !(0.0..1.0).contains(&decay) {
+            let reason = format!("must be at least 0 and below 1, found {decay}");
+            return Err(value("ema.decay", reason));
+        }
         within("fg.a", self.fg.a, 0.0, 1.0)?;
         within("fg.c", self.fg.c, 0.0, f64::MAX)?;
-        within("repr.share", self.repr.share, 0.0, 1.0)?;
+        within("repr.share", self.repr.share, 0.0, 0.5)?;
+        self.check_method()?;
         within("evaluate.tolerance", self.evaluate.tolerance, 0.0, 1.0)
+    }
+
+    /// What single methods cannot do.
+    fn check_method(&self) -> Result<(), ExperimentError> {
+        match self.method {
+            Method::Fg if self.hwa.num_models.get() < 2 => {
+                Err(value("hwa.num_models", "must be at least 2 with `method = \"fg\"`, found 1"))
+            }
+            Method::Repr if self.repr.times == 0 => {
+                Err(value("repr.times", "must be at least 1, found 0"))
+            }
+            // The point nearby would have all filters.
+            Method::Repr if self.optimizer.rho.is_some() => {
+                Err(value("optimizer.rho", "cannot be set with `method = \"repr\"`"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_against(&self, settings: &Settings) -> Result<(), ExperimentError> {
@@ -602,5 +646,48 @@ mod tests {
         assert!(late.contains("must leave a cycle for stage II"), "{late}");
         let curve = error(&["evaluate.test_curve=true", "checkpoints.outer_every=2"]);
         assert!(curve.contains("needs `checkpoints.outer_every = 1`"), "{curve}");
+    }
+
+    #[test]
+    fn methods_have_the_defaults_of_their_papers() {
+        // 500 steps of five an epoch
+        let of = |method: &str| settings(&[&format!("method={method}")]).unwrap();
+        assert_eq!(of("sam").descent, Descent::SharpnessAware { rho: 0.05 });
+        assert_eq!(of("sgd").descent, Descent::Plain);
+        let inside = settings(&["optimizer.rho=0.1"]).unwrap();
+        assert_eq!(inside.descent, Descent::SharpnessAware { rho: 0.1 });
+        assert_eq!((of("fg").candidates, of("fg").init), (Candidates::Models, Init::Independent));
+        assert_eq!((of("hwa").candidates, of("hwa").init), (Candidates::Averages, Init::Shared));
+        // Fifteen parts of 500 are 34 steps: seven epochs, in which a cosine ends with a cycle.
+        let sgdr = of("sgdr").plan.schedule;
+        let rate = |step| (sgdr.rate(step) * 1e3).round();
+        assert_eq!((rate(0), rate(34), rate(35), rate(104), rate(105)), (100., 0., 100., 0., 100.));
+        let sets = ["method=repr".to_owned()];
+        let text = "[schedule]\nepochs = 100\n";
+        let repr = Experiment::parse(text, Path::new("e.toml"), &sets).unwrap();
+        let stages = repr.stages(&repr.scale(640).unwrap()).unwrap();
+        let steps: Vec<(u64, u64)> = stages.iter().map(|s| (s.drop, s.revive)).collect();
+        assert_eq!(steps, [(100, 150), (250, 300), (400, 450)], "20 and 10 of 100 epochs");
+    }
+
+    #[test]
+    fn what_a_method_cannot_do_is_an_error() {
+        for (sets, expected) in [
+            (["method=fg", "hwa.num_models=1"], "`hwa.num_models` must be at least 2"),
+            (["method=repr", "repr.times=0"], "`repr.times` must be at least 1"),
+            (["method=repr", "optimizer.rho=0.05"], "`optimizer.rho` cannot be set"),
+            (["method=repr", "repr.share=0.6"], "`repr.share` must be from 0 to 0.5"),
+            (["method=ema", "ema.decay=1"], "`ema.decay` must be at least 0 and below 1"),
+            (["method=lookahead", "lookahead.alpha=0"], "`lookahead.alpha` must be above 0"),
+            (["method=sgdr", "schedule.kind=cosine"], "expected restarts"),
+            (["method=sgdr", "schedule.period=100%"], "`schedule.period` must be below"),
+        ] {
+            let message = error(&sets);
+            assert!(message.contains(expected), "{sets:?}: {message}");
+        }
+        let sets: Vec<String> = vec!["method=repr".into(), "repr.times=4".into()];
+        let repr = Experiment::parse("", Path::new("e.toml"), &sets).unwrap();
+        let Err(error) = repr.technique(640) else { panic!("it does not fit") };
+        assert!(error.to_string().contains("must fit into the budget"), "{error}");
     }
 }

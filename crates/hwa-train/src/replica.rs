@@ -41,10 +41,14 @@ pub trait Replica {
         Ok(stats)
     }
 
-    /// The names of the parameters in the order of the network, for methods that look at
-    /// layers; by default in the order of the names.
+    /// The names of the parameters in the order of the network, a batch norm behind its
+    /// convolution: for methods that look at layers (filter grafting, RePr), which a model that
+    /// does not tell cannot be trained by.
     fn parameters(&self) -> Result<Vec<String>, ReplicaError> {
-        Ok(self.weights()?.iter().map(|(name, _)| name.to_owned()).collect())
+        Err(ReplicaError::Framework {
+            operation: "looking at layers",
+            reason: "this model does not tell the order of its parameters".to_owned(),
+        })
     }
 
     /// The optimizer's momentum, one tensor per parameter and under its name.

@@ -18,7 +18,7 @@ use hwa_train::{
     Technique, ThreadGroup,
 };
 use serde::Deserialize;
-use toy::{Fault, SIZE, Toy, bits, images, settings, train_by, transform};
+use toy::{Fault, SIZE, Toy, bits, images, outer, settings, train_by, transform};
 
 const RATE: f64 = 0.05;
 
@@ -43,20 +43,55 @@ fn values(weights: &Weights, name: &str) -> Vec<f32> {
     weights.get(name).unwrap().as_f32().unwrap().to_vec()
 }
 
-/// The script's point, with SGD as PyTorch does it; `moves` counts what moves statistics.
+/// The script's points, with SGD as PyTorch does it; `moves` counts what moves statistics.
 struct Point {
-    w: Vec<f32>,
+    x: Vec<f32>,
     momentum: Vec<f32>,
+    bend: f32,
+    kept: f32,
+    decay: f32,
     moves: usize,
+}
+
+/// How many of the values are the tensor `w`; the rest is `u`.
+const FIRST: usize = 4;
+
+impl Point {
+    fn new(x: &[f32]) -> Self {
+        let (x, momentum) = (x.to_vec(), vec![0.0; x.len()]);
+        Self { x, momentum, bend: 0.08, kept: 0.9, decay: 5e-4, moves: 0 }
+    }
+
+    /// A loss of half the square, and neither momentum nor decay: for traces by hand.
+    fn simple(x: f32) -> Self {
+        Self { bend: 0.0, kept: 0.0, decay: 0.0, ..Self::new(&[x]) }
+    }
+}
+
+fn split(x: &[f32]) -> Weights {
+    let (w, u) = x.split_at(FIRST.min(x.len()));
+    let mut weights = named("w", &[w.len()], w);
+    if !u.is_empty() {
+        weights.insert("u", Tensor::parameter(vec![u.len()], u.to_vec()).unwrap()).unwrap();
+    }
+    weights
+}
+
+fn joined(weights: &Weights) -> Vec<f32> {
+    let mut x = values(weights, "w");
+    if weights.get("u").is_some() {
+        x.extend(values(weights, "u"));
+    }
+    x
 }
 
 impl Replica for Point {
     fn weights(&self) -> Result<Weights, ReplicaError> {
-        Ok(named("w", &[4], &self.w))
+        Ok(split(&self.x))
     }
 
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
-        self.w = values(weights, "w");
+        self.x = joined(weights);
         Ok(())
     }
 
@@ -67,28 +102,29 @@ impl Replica for Point {
         statistics: RunningStatistics,
     ) -> Result<(StepStats, Weights), ReplicaError> {
         self.moves += usize::from(statistics == RunningStatistics::Move);
-        let pull = |(w, x): (&f32, &f32)| {
-            let away = w - x;
-            away + 0.08 * away * away * away
+        let pull = |(i, (x, target)): (usize, (&f32, &f32))| {
+            let away = x - target;
+            let factor = if i < FIRST { 1.0 } else { 0.2 };
+            factor * (away + self.bend * away * away * away)
         };
-        let gradient: Vec<f32> = self.w.iter().zip(&batch.images).map(pull).collect();
-        Ok((StepStats { loss: 0.0 }, named("w", &[4], &gradient)))
+        let gradient: Vec<f32> = self.x.iter().zip(&batch.images).enumerate().map(pull).collect();
+        Ok((StepStats { loss: 0.0 }, split(&gradient)))
     }
 
     fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError> {
-        for (i, pull) in values(gradient, "w").into_iter().enumerate() {
-            self.momentum[i] = 0.9 * self.momentum[i] + pull + 5e-4 * self.w[i];
-            self.w[i] -= rate as f32 * self.momentum[i];
+        for (i, pull) in joined(gradient).into_iter().enumerate() {
+            self.momentum[i] = self.kept * self.momentum[i] + pull + self.decay * self.x[i];
+            self.x[i] -= rate as f32 * self.momentum[i];
         }
         Ok(())
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
-        Ok(named("w", &[4], &self.momentum))
+        Ok(split(&self.momentum))
     }
 
     fn load_momentum(&mut self, momentum: &Weights) -> Result<(), ReplicaError> {
-        self.momentum = values(momentum, "w");
+        self.momentum = joined(momentum);
         Ok(())
     }
 
@@ -125,7 +161,7 @@ fn batch(images: &[f32]) -> Batch {
 
 /// What a technique offers after every step, and how often statistics moved.
 fn offered(mut technique: Box<dyn Technique>, descent: Descent) -> (Vec<Weights>, usize) {
-    let mut model = Point { w: vec![1.0, 2.0, 3.0, 4.0], momentum: vec![0.0; 4], moves: 0 };
+    let mut model = Point::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     technique.begin(&model).unwrap();
     let mut trace = Vec::new();
     for (step, target) in golden().targets.iter().enumerate() {
@@ -139,7 +175,7 @@ fn assert_near(found: &[Weights], method: &str) {
     let expected = &golden().methods[method];
     assert_eq!(found.len(), expected.len());
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
-        for (found, expected) in values(found, "w").into_iter().zip(expected) {
+        for (found, expected) in joined(found).into_iter().zip(expected) {
             // PyTorch's are in double precision.
             let error = (f64::from(found) - expected).abs();
             assert!(error < 2e-6, "{method}, step {step}: {found} and {expected}");
@@ -158,6 +194,37 @@ fn methods_are_pytorchs() {
     assert_near(&offered(Box::new(Ema::new(0.9)), Descent::Plain).0, "ema");
 }
 
+/// Half the square of x, from 1, at a rate of 0.1: everything on the back of an envelope.
+#[test]
+fn traces_by_hand() {
+    let trace = |technique: &mut dyn Technique, descent: Descent, from: f32| {
+        let mut model = Point::simple(from);
+        technique.begin(&model).unwrap();
+        let mut trace = Vec::new();
+        for step in 0..4 {
+            let at = Step { rate: 0.1, ..at(step) };
+            technique.step(&mut model, &batch(&[0.0]), at, descent).unwrap();
+            trace.push(joined(&technique.offered(&model).unwrap())[0]);
+        }
+        trace
+    };
+    let near = |found: Vec<f32>, expected: [f32; 4]| {
+        let error = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(error < 1e-6, "{found:?} and {expected:?}");
+    };
+    let plain = Descent::Plain;
+    near(trace(&mut Averaging::default(), plain, 1.0), [0.9, 0.81, 0.729, 0.6561]);
+    // The gradient is taken 0.05 further out: 3 - 0.1 * 3.05, ...
+    let sam = Descent::SharpnessAware { rho: 0.05 };
+    near(trace(&mut Averaging::default(), sam, 3.0), [2.695, 2.4205, 2.17345, 1.951105]);
+    // After two steps half way back: 1 + 0.5 * (0.81 - 1); then again from there.
+    let two = NonZeroU64::new(2).unwrap();
+    near(trace(&mut Lookahead::new(two, 0.5), plain, 1.0), [1.0, 0.905, 0.905, 0.819025]);
+    // Weights 1; 1/2, 1; 1/4, 1/2, 1; ... of 0.9, 0.81, 0.729 and 0.6561
+    let ema = [0.9, (0.45 + 0.81) / 1.5, (0.225 + 0.405 + 0.729) / 1.75, 1.3356 / 1.875];
+    near(trace(&mut Ema::new(0.5), plain, 1.0), ema);
+}
+
 #[test]
 fn the_plain_mean_of_samples_is_pytorchs_swa() {
     let (trace, _) = offered(Box::new(Averaging::default()), Descent::Plain);
@@ -166,7 +233,7 @@ fn the_plain_mean_of_samples_is_pytorchs_swa() {
     for (number, _) in samples.iter().enumerate() {
         let found = mean(&samples[..=number], Statistics::Omit).unwrap();
         let expected = &expected[5 * number + 4];
-        for (found, expected) in values(&found, "w").into_iter().zip(expected) {
+        for (found, expected) in joined(&found).into_iter().zip(expected) {
             assert!((f64::from(found) - expected).abs() < 2e-6);
         }
     }
@@ -196,9 +263,9 @@ fn the_second_pass_of_sam_leaves_statistics_alone() {
     let (_, moves) = offered(Box::new(Averaging::default()), sam);
     assert_eq!(moves, golden().targets.len());
     // A gradient of zero has no direction to go in, and is no reason for NaN.
-    let mut model = Point { w: vec![0.0; 4], momentum: vec![0.0; 4], moves: 0 };
+    let mut model = Point::new(&[0.0; 4]);
     sam.step(&mut model, &batch(&[0.0; 4]), at(0)).unwrap();
-    assert_eq!(model.w, [0.0; 4]);
+    assert_eq!(model.x, [0.0; 4]);
 }
 
 /// Grafting, written out: every network one after the other.
@@ -267,41 +334,76 @@ fn networks_that_graft_in_threads_equal_a_sequential_run() {
     let found = bits(&folder.path().join("best.safetensors"), "w");
     let expected: Vec<u32> = cycles[chosen.cycle - 1][model].iter().map(|x| x.to_bits()).collect();
     assert_eq!(found, expected, "the best network as it was before the grafting");
+    // Every network in every cycle, by their averages.
+    assert_eq!(cycles.len(), 5);
+    for (number, points) in cycles.iter().enumerate() {
+        let points: Vec<Weights> = points.iter().map(|p| named("w", &[SIZE], p)).collect();
+        let points: Vec<&Weights> = points.iter().collect();
+        let average = values(&mean(&points, Statistics::Omit).unwrap(), "w");
+        let expected: Vec<u32> = average.iter().map(|x| x.to_bits()).collect();
+        assert_eq!(outer(folder.path(), number + 1), expected, "cycle {}", number + 1);
+    }
     assert_eq!((summary.test.inner.len(), summary.test.outer), (3, None));
     let best = summary.validation.chosen.unwrap();
     // The last cycle was judged as well.
     assert!(summary.validation.inner.iter().all(|model| model.top1 <= best.top1));
 }
 
-/// Four filters of two weights each, with a batch norm and a last layer; the gradient is one
-/// everywhere.
+/// Three convolutions, of 2, 4 and 2 filters; a batch norm behind the second; a last layer. The
+/// gradient is one everywhere.
 struct Filters {
     weights: Weights,
     momentum: Weights,
 }
 
 impl Filters {
-    fn new(filters: [f32; 8]) -> Self {
-        let tensors = |values: [&[f32]; 4]| {
+    /// Not in the order of the names.
+    const TENSORS: [(&str, &[usize]); 6] = [
+        ("stem.weight", &[2, 1, 1, 2]),
+        ("conv.weight", &[4, 2, 1, 2]),
+        ("bn.weight", &[4]),
+        ("bn.bias", &[4]),
+        ("again.weight", &[2, 4, 1, 1]),
+        ("a.fc.weight", &[4, 4]),
+    ];
+
+    fn new() -> Self {
+        let filled = |value: fn(&str, usize) -> f32| {
             let mut weights = Weights::new();
-            let shapes: [&[usize]; 4] = [&[4, 1, 1, 2], &[4], &[4], &[4, 4]];
-            for ((name, shape), values) in Self::NAMES.into_iter().zip(shapes).zip(values) {
-                let tensor = Tensor::parameter(shape.to_vec(), values.to_vec()).unwrap();
-                weights.insert(name, tensor).unwrap();
+            for (name, shape) in Self::TENSORS {
+                let count = shape.iter().product();
+                let values = (0..count).map(|i| value(name, i)).collect();
+                weights.insert(name, Tensor::parameter(shape.to_vec(), values).unwrap()).unwrap();
             }
             weights
         };
-        Self {
-            weights: tensors([&filters, &[1.0; 4], &[0.5; 4], &[0.25; 16]]),
-            momentum: tensors([&[0.0; 8], &[0.0; 4], &[0.0; 4], &[0.0; 16]]),
-        }
+        // The second convolution's first two filters are nearly parallel, the others less so
+        // with any. The stem's are the same, the third convolution's orthogonal.
+        const CONV: [f32; 16] = [3., 0., 0., 0., 3., 0.1, 0., 0., 0., 2., 0., 0., 1., -1., 0., 0.];
+        let value = |name: &str, i: usize| match name {
+            "conv.weight" => CONV[i],
+            "again.weight" => [1., 0., 0., 0., 0., 1., 0., 0.][i],
+            "bn.weight" => 1.0 + i as f32,
+            _ => 0.5,
+        };
+        Self { weights: filled(value), momentum: filled(|_, _| 0.0) }
     }
-
-    const NAMES: [&str; 4] = ["z.conv.weight", "y.bn.weight", "x.bn.bias", "a.fc.weight"];
 
     fn of(&self, name: &str) -> Vec<f32> {
         values(&self.weights, name)
     }
+
+    fn dropped(&self, name: &str) -> Vec<usize> {
+        silent(&self.weights, name)
+    }
+}
+
+/// The filters that are zero.
+fn silent(weights: &Weights, name: &str) -> Vec<usize> {
+    let filters = values(weights, name);
+    let length = filters.len() / weights.get(name).unwrap().shape()[0];
+    let zero = |(_, filter): &(usize, &[f32])| filter.iter().all(|w| *w == 0.0);
+    filters.chunks(length).enumerate().filter(zero).map(|(f, _)| f).collect()
 }
 
 impl Replica for Filters {
@@ -331,7 +433,7 @@ impl Replica for Filters {
 
     /// In the order of the network, which is not that of the names.
     fn parameters(&self) -> Result<Vec<String>, ReplicaError> {
-        Ok(Self::NAMES.map(str::to_owned).to_vec())
+        Ok(Self::TENSORS.map(|(name, _)| name.to_owned()).to_vec())
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
@@ -365,41 +467,54 @@ impl Replica for Filters {
     }
 }
 
+/// At a rate of almost nothing filters stay as they are.
+fn slowly(number: u64) -> Step {
+    Step { rate: 1e-6, position: Position { seed: 1, replica: 0, step: number } }
+}
+
 #[test]
 fn filters_that_overlap_are_dropped_for_a_while_and_come_back() {
-    // The first two are nearly parallel, the others less so with any. A gradient of one at a
-    // rate of almost nothing leaves that as it is.
-    let step =
-        |number: u64| Step { rate: 1e-6, position: Position { seed: 1, replica: 0, step: number } };
-    let mut model = Filters::new([3.0, 0.0, 3.0, 0.1, 0.0, 2.0, 1.0, -1.0]);
-    let mut repr = RePr::new(0.5, vec![Stage { drop: 2, revive: 5 }]);
+    let mut model = Filters::new();
+    // A third of the six that are ranked.
+    let mut repr = RePr::new(0.34, vec![Stage { drop: 2, revive: 5 }]);
     let images = batch(&[0.0]);
     for number in 0..2 {
-        repr.step(&mut model, &images, step(number), Descent::Plain).unwrap();
+        assert!(repr.state().unwrap().is_empty());
+        repr.step(&mut model, &images, slowly(number), Descent::Plain).unwrap();
     }
     // Overlaps: about (1 + 0 + 0.7) / 4, (1 + 0.03 + 0.68) / 4, (0 + 0.03 + 0.71) / 4 and
-    // (0.71 + 0.68 + 0.71) / 4: the last, and one of the first two.
-    let dropped = |model: &Filters| {
-        let filters = model.of("z.conv.weight");
-        (0..4).filter(|f| filters[2 * f] == 0.0 && filters[2 * f + 1] == 0.0).collect::<Vec<_>>()
-    };
-    let gone = dropped(&model);
+    // (0.71 + 0.68 + 0.71) / 4: the last, and one of the first two. Those of the stem overlap
+    // more, and are not looked at; those of the third convolution do not at all.
+    let gone = model.dropped("conv.weight");
     assert_eq!((gone.len(), gone[1]), (2, 3), "{gone:?}");
     for number in 2..4 {
-        repr.step(&mut model, &images, step(number), Descent::Plain).unwrap();
-        assert_eq!(dropped(&model), gone);
-        for f in 0..4 {
-            let silent = gone.contains(&f);
-            assert_eq!(model.of("y.bn.weight")[f] == 0.0, silent);
-            assert_eq!(model.of("x.bn.bias")[f] == 0.0, silent);
-            assert_eq!(values(&model.momentum, "y.bn.weight")[f] == 0.0, silent);
+        repr.step(&mut model, &images, slowly(number), Descent::Plain).unwrap();
+        for name in ["conv.weight", "bn.weight", "bn.bias"] {
+            assert_eq!(model.dropped(name), gone, "{name}");
+            assert_eq!(silent(&model.momentum, name), gone, "the momentum of {name}");
         }
-        assert!(model.of("a.fc.weight").iter().all(|w| *w != 0.0), "the last layer is no filter");
+        for name in ["stem.weight", "again.weight", "a.fc.weight"] {
+            assert!(model.dropped(name).is_empty(), "{name}");
+        }
     }
-    repr.step(&mut model, &images, step(4), Descent::Plain).unwrap();
-    assert!(dropped(&model).is_empty() && repr.state().unwrap().is_empty());
-    for f in gone {
-        assert_eq!((model.of("y.bn.weight")[f], model.of("x.bn.bias")[f]), (1.0, 0.0));
+    let kept: Vec<usize> = (0..4).filter(|f| !gone.contains(f)).collect();
+    repr.step(&mut model, &images, slowly(4), Descent::Plain).unwrap();
+    assert!(model.dropped("conv.weight").is_empty() && repr.state().unwrap().is_empty());
+    let filters = model.of("conv.weight");
+    let filter = |f: usize| &filters[4 * f..4 * f + 4];
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let length = |f: usize| dot(filter(f), filter(f)).sqrt();
+    let mean = (length(kept[0]) + length(kept[1])) / 2.0;
+    for (number, new) in gone.iter().enumerate() {
+        for other in kept.iter().chain(&gone[..number]) {
+            assert!(dot(filter(*new), filter(*other)).abs() < 1e-5, "{new} and {other}");
+        }
+        assert!((length(*new) - mean).abs() < 1e-5);
+        for name in ["bn.weight", "bn.bias"] {
+            let values = model.of(name);
+            let mean = (values[kept[0]] + values[kept[1]]) / 2.0;
+            assert!((values[*new] - mean).abs() < 1e-6, "{name} is that of those that stayed");
+        }
     }
     // The average of one model is that model.
     let outer = OuterWeights::from_checkpoint(repr.offered(&model).unwrap());
@@ -407,4 +522,14 @@ fn filters_that_overlap_are_dropped_for_a_while_and_come_back() {
     let before = model.weights.clone();
     repr.go_on(&mut model, &outer, &mut alone).unwrap();
     assert_eq!(model.weights, before);
+}
+
+#[test]
+fn a_layer_loses_at_most_half_of_its_filters() {
+    let mut model = Filters::new();
+    let mut repr = RePr::new(0.5, vec![Stage { drop: 1, revive: 9 }]);
+    repr.step(&mut model, &batch(&[0.0]), slowly(0), Descent::Plain).unwrap();
+    // Three of six: the third convolution has to give one, although its do not overlap.
+    let counts = ["stem.weight", "conv.weight", "again.weight"].map(|n| model.dropped(n).len());
+    assert_eq!(counts, [0, 2, 1]);
 }

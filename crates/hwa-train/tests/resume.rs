@@ -81,7 +81,7 @@ fn methods() -> Vec<Variant> {
         fg,
         Variant::of("ema", Box::new(|_| Box::new(Ema::new(0.9)))),
         Variant::of("lookahead", Box::new(move |_| Box::new(Lookahead::new(period, 0.8)))),
-        Variant::of("repr", Box::new(move |_| Box::new(RePr::new(0.3, stages.clone())))),
+        Variant::of("repr", Box::new(move |_| Box::new(RePr::new(0.5, stages.clone())))),
     ]
 }
 

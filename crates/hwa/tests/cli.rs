@@ -156,6 +156,24 @@ fn a_run_is_evaluated_on_its_own_split() {
     failed(&hwa(&["evaluate", "--run", "nowhere"]).output().unwrap(), 2, "is not a run directory");
 }
 
+/// On a real network, from end to end; most of them have tests of their own.
+#[test]
+fn every_method_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    for method in hwa::train::Method::ALL {
+        let method = method.name();
+        let run = folder.path().join(method);
+        let set = format!("method={method}");
+        let sets = ["--set", &set, "--set", "swa.start=50%"];
+        let result = json(&short_train(&run).args(sets).output().unwrap());
+        let top1 = result["test"]["chosen"].as_f64().unwrap();
+        assert!(top1 > 15.0, "{method}: {top1} is hardly better than chance");
+        let best = run.join("best.safetensors");
+        let evaluated = json(&hwa(&EVALUATE).arg(best).output().unwrap());
+        assert_eq!(evaluated["top1"], top1, "{method}: the saved weights are the measured ones");
+    }
+}
+
 #[test]
 fn levels_that_a_method_does_not_have_are_null() {
     let folder = tempfile::tempdir().unwrap();

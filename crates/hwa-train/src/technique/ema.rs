@@ -8,12 +8,16 @@ use crate::collective::Collective;
 use crate::descent::Descent;
 use crate::replica::{Replica, ReplicaError, Step, StepStats};
 
-/// `average = decay * average + (1 - decay) * weights` after every step, beginning with the
-/// initial weights.
+/// The mean of the weights after every step, each weighing `decay` times as much as the one after
+/// it:
 ///
-/// B. Polyak and A. Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992, in
-/// the form that is in use today. Kept in double precision: thousands of small additions would
-/// drift in single precision.
+/// ```text
+/// average = average + (1 - decay) / (1 - decay^t) * (weights - average)
+/// ```
+///
+/// after step `t`. The denominator tends to one; without it the initial weights would be half of
+/// the average after 700 steps with a decay of 0.999. Kept in double precision: thousands of small
+/// additions would drift in single precision.
 #[derive(Debug, Clone)]
 pub struct Ema {
     decay: f64,
@@ -41,7 +45,7 @@ impl Technique for Ema {
         descent: Descent,
     ) -> Result<StepStats, ReplicaError> {
         let stats = descent.step(model, batch, at)?;
-        let share = 1.0 - self.decay;
+        let share = (1.0 - self.decay) / (1.0 - self.decay.powf((at.position.step + 1) as f64));
         let weights = model.weights()?;
         self.average = self.average.combined(&weights, |kept, new| kept + share * (new - kept))?;
         Ok(stats)

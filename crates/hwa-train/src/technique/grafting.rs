@@ -1,15 +1,16 @@
 //! Filter grafting: networks that take over what others have learned.
 
+use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
-use hwa_core::{OuterWeights, Tensor, Weights, WeightsError};
+use hwa_core::{OuterWeights, Role, Tensor, Weights, WeightsError};
 use hwa_data::Batch;
 
 use super::filters::{Layer, layers};
 use super::{Technique, TechniqueError};
 use crate::collective::Collective;
 use crate::descent::Descent;
-use crate::replica::{Replica, ReplicaError, Step, StepStats};
+use crate::replica::{Replica, ReplicaError, State, Step, StepStats};
 
 /// Bins of the histogram whose entropy tells how much a layer knows.
 const BINS: usize = 10;
@@ -22,7 +23,7 @@ const BINS: usize = 10;
 /// own   = alpha * own + (1 - alpha) * other
 /// ```
 ///
-/// Networks differ by the order of their images and by their rates.
+/// Networks differ by their initial weights, by the order of their images and by their rates.
 ///
 /// F. Meng and others, "Filter Grafting for Deep Neural Networks", CVPR 2020.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,22 +44,38 @@ impl Grafting {
         Self { a, c, rate: (1.0 + (PI * behind).cos()) / 2.0 }
     }
 
-    /// The mixture of a network with the one before it.
+    /// The mixture of a network with the one before it: parameters, and running statistics with
+    /// the batch norm that they belong to.
     fn grafted(
         &self,
         own: &Weights,
         other: &Weights,
         layers: &[Layer],
     ) -> Result<Weights, WeightsError> {
-        let mut grafted = Weights::new();
+        let (mut by_name, mut by_module) = (BTreeMap::new(), BTreeMap::new());
         for Layer { filters, followers } in layers {
             let gain = entropy(own.require(filters)?) - entropy(other.require(filters)?);
             let alpha = self.a / PI * (self.c * gain).atan() + 0.5;
             for name in std::iter::once(filters).chain(followers) {
-                let (mine, theirs) = (own.require(name)?, other.require(name)?);
-                let mixed = mine.combined(theirs, |a, b| alpha * a + (1.0 - alpha) * b)?;
-                grafted.insert(name, mixed)?;
+                by_name.insert(name.as_str(), alpha);
+                by_module.extend(module(name).map(|module| (module, alpha)));
             }
+        }
+        let mut grafted = Weights::new();
+        for (name, mine) in own.iter() {
+            let alpha = match mine.role() {
+                Role::Parameter => by_name.get(name),
+                Role::Statistic => module(name).and_then(|module| by_module.get(module)),
+                Role::Counter => None,
+            };
+            let tensor = match alpha {
+                Some(alpha) => {
+                    let theirs = other.require(name)?;
+                    mine.combined(theirs, |a, b| alpha * a + (1.0 - alpha) * b)?
+                }
+                None => mine.clone(),
+            };
+            grafted.insert(name, tensor)?;
         }
         Ok(grafted)
     }
@@ -81,11 +98,17 @@ impl Technique for Grafting {
         _outer: &OuterWeights,
         others: &mut dyn Collective,
     ) -> Result<(), TechniqueError> {
-        let own = model.weights()?;
+        let State { weights: own, momentum } = model.state()?;
         let other = others.shift(own.clone())?;
         let layers = layers(&model.parameters()?, &own)?;
-        Ok(model.load(&self.grafted(&own, &other, &layers)?)?)
+        let weights = self.grafted(&own, &other, &layers)?;
+        Ok(model.restore(&State { weights, momentum })?)
     }
+}
+
+/// `layer1.0.bn1` of `layer1.0.bn1.weight`.
+fn module(name: &str) -> Option<&str> {
+    name.rsplit_once('.').map(|(module, _)| module)
 }
 
 /// The entropy of the histogram of values between the least and the greatest, in nats.
@@ -110,6 +133,8 @@ fn entropy(tensor: &Tensor) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use hwa_core::Values;
+
     use super::*;
 
     fn tensor(shape: &[usize], values: Vec<f32>) -> Tensor {
@@ -164,5 +189,35 @@ mod tests {
         let rates: Vec<f64> = (0..2).map(|i| Grafting::new(0.4, 500.0, i, 2).rate).collect();
         assert!((rates[0] - 0.5).abs() < 1e-12 && (rates[1] - 1.0).abs() < 1e-12);
         assert_eq!(Grafting::new(0.4, 500.0, 0, 1).rate, 1.0);
+    }
+
+    #[test]
+    fn a_batch_norm_follows_its_convolution_with_its_statistics() {
+        let network = |value: f32, spread: f32| {
+            let mut weights = Weights::new();
+            let filters = vec![0.0, spread, 1.0, 1.0];
+            weights.insert("conv.weight", tensor(&[2, 2, 1, 1], filters)).unwrap();
+            weights.insert("bn.weight", tensor(&[2], vec![value; 2])).unwrap();
+            let statistic = Values::F32(vec![10.0 * value; 2]);
+            let statistic = Tensor::new(Role::Statistic, vec![2], statistic).unwrap();
+            weights.insert("bn.running_mean", statistic).unwrap();
+            let count = Values::I64(vec![value as i64]);
+            let count = Tensor::new(Role::Counter, vec![], count).unwrap();
+            weights.insert("bn.num_batches_tracked", count).unwrap();
+            weights
+        };
+        let names = ["conv.weight", "bn.weight"].map(str::to_owned);
+        let (own, other) = (network(1.0, 0.5), network(2.0, 1.0));
+        let layers = layers(&names, &own).unwrap();
+        let grafted = Grafting::new(0.4, 500.0, 1, 2).grafted(&own, &other, &layers).unwrap();
+        // Three bins of 1/4, 1/4, 1/2 against two of 1/4 and 3/4: about 0.48 nats, so the
+        // arc tangent is nearly pi / 2.
+        let gain = 1.5 * 2f64.ln() - (2.0 * 2f64.ln() - 0.75 * 3f64.ln());
+        let alpha = 0.4 / PI * (500.0 * gain).atan() + 0.5;
+        assert!((alpha - 0.7).abs() < 1e-3);
+        let first = |name: &str| grafted.get(name).unwrap().values().to_f64()[0];
+        assert!((first("bn.weight") - (alpha + 2.0 * (1.0 - alpha))).abs() < 1e-6);
+        assert!((first("bn.running_mean") - 10.0 * (alpha + 2.0 * (1.0 - alpha))).abs() < 1e-5);
+        assert_eq!(first("bn.num_batches_tracked"), 1.0, "counters are never averaged");
     }
 }

@@ -21,7 +21,12 @@ const NOTHING_LEFT: f64 = 1e-6;
 ///
 /// With the filters of a layer as rows of unit length in `W`, the overlap of filter `f` is the
 /// sum of row `f` of `|W W' - 1|`, divided by the number of filters. The batch norm behind a
-/// filter is dropped with it, and begins again as at first.
+/// filter is dropped with it, and begins again as the mean of those that stayed.
+///
+/// Short filters overlap more than long ones, whatever they have learned: among all filters of a
+/// ResNet-20 nearly all of the first stages would be dropped. So the first convolution is left
+/// out, as its authors do, depthwise ones are, whose filters see different images, and a layer
+/// loses at most half of its filters.
 ///
 /// A. Prakash and others, "RePr: Improved Training of Convolutional Filters", CVPR 2019.
 #[derive(Debug, Clone)]
@@ -57,15 +62,15 @@ impl RePr {
     }
 
     fn drop_filters(&mut self, model: &mut dyn Replica) -> Result<(), ReplicaError> {
-        let weights = model.weights()?;
+        let (weights, names) = (model.weights()?, model.parameters()?);
         let mut ranking = Vec::new();
-        for (name, tensor) in weights.iter().filter(|(_, tensor)| is_convolution(tensor)) {
-            let overlaps = overlaps(&filters(tensor));
+        for name in ranked(&names, &weights) {
+            let overlaps = overlaps(&filters(weights.require(name)?));
             ranking.extend(overlaps.into_iter().enumerate().map(|(f, o)| (o, name, f)));
         }
         // The greatest first; of equals the first by name.
         ranking.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)).then(a.2.cmp(&b.2)));
-        let mut left = (self.share * ranking.len() as f64) as usize;
+        let mut left = (self.share * ranking.len() as f64).round() as usize;
         for (_, name, filter) in ranking {
             if left == 0 {
                 break;
@@ -75,8 +80,8 @@ impl RePr {
                 missing: vec![false; before.shape()[0]],
                 before: before.clone(),
             });
-            // A layer without any filter would cut the network in two.
-            if entry.missing.iter().filter(|missing| !**missing).count() > 1 {
+            let missing = entry.missing.iter().filter(|missing| **missing).count();
+            if 2 * (missing + 1) <= entry.missing.len() {
                 entry.missing[filter] = true;
                 left -= 1;
             }
@@ -105,26 +110,41 @@ impl RePr {
             fresh.insert(name.as_str(), revived(tensor, dropped, draw));
         }
         let names = model.parameters()?;
+        let means = self.means_of_followers(&names, &weights)?;
         let back = self.changed(&names, weights, |name, filter, within| match fresh.get(name) {
             Some(filters) => filters[&filter][within],
-            // Batch norm begins with factors of one and offsets of zero.
-            None if name.ends_with("weight") => 1.0,
-            None => 0.0,
+            None => means.get(name).copied().unwrap_or_default(),
         })?;
         model.load(&back)?;
         self.dropped.clear();
         Ok(())
     }
 
-    /// Tensors with other values where filters are dropped: by name, filter, and place in it.
-    fn changed(
+    /// The mean over the filters that stayed, of what follows each layer.
+    fn means_of_followers(
         &self,
         names: &[String],
-        tensors: Weights,
-        value: impl Fn(&str, usize, usize) -> f64,
-    ) -> Result<Weights, ReplicaError> {
+        weights: &Weights,
+    ) -> Result<BTreeMap<String, f64>, ReplicaError> {
+        let mut means = BTreeMap::new();
+        for (name, dropped) in self.affected(names, weights)? {
+            let values = weights.require(&name)?.values().to_f64();
+            let stayed = values.iter().zip(&dropped.missing).filter(|(_, missing)| !**missing);
+            let (sum, count) =
+                stayed.fold((0.0, 0u32), |(sum, count), (x, _)| (sum + x, count + 1));
+            means.insert(name, sum / f64::from(count.max(1)));
+        }
+        Ok(means)
+    }
+
+    /// The tensors in which filters are dropped: convolutions, and the batch norms behind them.
+    fn affected(
+        &self,
+        names: &[String],
+        tensors: &Weights,
+    ) -> Result<BTreeMap<String, &Dropped>, ReplicaError> {
         let mut affected: BTreeMap<String, &Dropped> = BTreeMap::new();
-        for layer in layers(names, &tensors)? {
+        for layer in layers(names, tensors)? {
             let Some(dropped) = self.dropped.get(&layer.filters) else { continue };
             let is_of_filters = |name: &&String| {
                 let shape = tensors.get(name).map(Tensor::shape);
@@ -134,6 +154,17 @@ impl RePr {
             affected.extend(norm.map(|name| (name.clone(), dropped)));
             affected.insert(layer.filters, dropped);
         }
+        Ok(affected)
+    }
+
+    /// Tensors with other values where filters are dropped: by name, filter, and place in it.
+    fn changed(
+        &self,
+        names: &[String],
+        tensors: Weights,
+        value: impl Fn(&str, usize, usize) -> f64,
+    ) -> Result<Weights, ReplicaError> {
+        let affected = self.affected(names, &tensors)?;
         let mut changed = Weights::new();
         for (name, tensor) in tensors {
             let Some(dropped) = affected.get(&name) else {
@@ -225,6 +256,19 @@ impl Technique for RePr {
 const MISSING: &str = "missing.";
 const BEFORE: &str = "before.";
 
+/// The convolutions whose filters are ranked, in the order of the network.
+fn ranked<'a>(names: &'a [String], weights: &Weights) -> Vec<&'a String> {
+    let convolution = |name: &&String| weights.get(name).is_some_and(is_convolution);
+    let depthwise =
+        |name: &String| weights.get(name).is_some_and(|t| t.shape()[1] == 1 && t.shape()[0] > 1);
+    let mut ranked: Vec<&String> = names.iter().filter(convolution).collect();
+    if ranked.len() > 1 {
+        ranked.remove(0);
+    }
+    ranked.retain(|name| !depthwise(name));
+    ranked
+}
+
 /// The filters of a convolution as rows.
 fn filters(tensor: &Tensor) -> Vec<Vec<f64>> {
     let values = tensor.values().to_f64();
@@ -251,26 +295,32 @@ fn revived(
     let (rows, before) = (filters(now), filters(&dropped.before));
     let with = |missing: bool| (0..rows.len()).filter(move |f| dropped.missing[*f] == missing);
     let length = with(false).map(|f| norm(&rows[f])).sum::<f64>() / with(false).count() as f64;
-    let mut basis: Vec<Vec<f64>> = Vec::new();
-    let stayed = with(false).map(|f| &rows[f]);
-    for direction in stayed.chain(with(true).map(|f| &before[f])) {
-        basis.extend(beside(direction, &basis));
-    }
+    let stayed: Vec<&Vec<f64>> = with(false).map(|f| &rows[f]).collect();
+    // What a new filter is orthogonal to, as long as there are directions left: to those that
+    // stayed, to what was dropped and to new ones; to the first and the last; to the first.
+    let kept = extended(Vec::new(), &stayed);
+    let before_too: Vec<&Vec<f64>> = with(true).map(|f| &before[f]).collect();
+    let mut tiers = [extended(kept.clone(), &before_too), kept.clone(), kept];
     let mut fresh = BTreeMap::new();
     for filter in with(true) {
         let mut random = draw(filter);
         let drawn: Vec<f64> = (0..before[filter].len()).map(|_| random.normal()).collect();
-        let direction = match beside(&drawn, &basis) {
-            Some(direction) => {
-                basis.push(direction.clone());
-                direction
-            }
-            // A layer can have more filters than there are directions.
-            None => drawn,
-        };
+        // A layer can have more filters than there are directions.
+        let direction = tiers.iter().find_map(|basis| beside(&drawn, basis)).unwrap_or(drawn);
+        for tier in &mut tiers[..2] {
+            tier.extend(beside(&direction, tier));
+        }
         fresh.insert(filter, scaled(&direction, length));
     }
     fresh
+}
+
+/// An orthonormal basis that spans these directions as well.
+fn extended(mut basis: Vec<Vec<f64>>, directions: &[&Vec<f64>]) -> Vec<Vec<f64>> {
+    for direction in directions {
+        basis.extend(beside(direction, &basis));
+    }
+    basis
 }
 
 /// The part of a direction that is orthogonal to all others, of unit length; `None` if there is
@@ -321,15 +371,54 @@ mod tests {
 
     #[test]
     fn revived_filters_are_orthogonal_to_the_others_and_to_what_they_were() {
-        let before = convolution(&[[1., 0., 0., 0.], [1., 1., 0., 0.], [0., 3., 0., 0.]]);
+        let before = convolution(&[[1., 0., 0., 0.], [1., 1., 2., 0.], [0., 3., 0., 0.]]);
         let now = convolution(&[[2., 0., 0., 0.], [0., 0., 0., 0.], [0., 4., 0., 0.]]);
         let dropped = Dropped { missing: vec![false, true, false], before };
         let draw = |filter| Random::new(1, 0, Purpose::Revive, [7, filter as u64]);
         let fresh = revived(&now, &dropped, draw);
         assert_eq!(fresh.keys().copied().collect::<Vec<_>>(), [1]);
-        // The first two directions are taken by filters that stayed.
-        assert!(fresh[&1][..2].iter().all(|x| x.abs() < 1e-12), "{fresh:?}");
+        // Two directions are taken by filters that stayed, a third by what was dropped.
+        assert!(fresh[&1][..3].iter().all(|x| x.abs() < 1e-12), "{fresh:?}");
         assert!((norm(&fresh[&1]) - 3.0).abs() < 1e-12, "the mean length of the others");
+    }
+
+    #[test]
+    fn where_directions_are_few_new_filters_are_orthogonal_to_those_that_stayed() {
+        // Two stayed, and what was dropped spans the rest.
+        let before = convolution(&[
+            [1., 0., 0., 0.],
+            [0., 1., 0., 0.],
+            [1., 0., 1., 0.],
+            [0., 1., 0., 1.],
+            [0., 0., 1., 1.],
+        ]);
+        let missing = vec![false, false, true, true, true];
+        let draw = |filter| Random::new(1, 0, Purpose::Revive, [7, filter as u64]);
+        let fresh = revived(&before, &Dropped { missing, before: before.clone() }, draw);
+        for filter in [2, 3, 4] {
+            assert!(fresh[&filter][..2].iter().all(|x| x.abs() < 1e-12), "{fresh:?}");
+        }
+        // And to each other, as long as that goes: two directions are left for three.
+        assert!(dot(&fresh[&2], &fresh[&3]).abs() < 1e-12, "{fresh:?}");
+    }
+
+    #[test]
+    fn the_first_convolution_and_depthwise_ones_are_not_ranked() {
+        let mut weights = Weights::new();
+        for (name, shape) in [
+            ("stem", vec![4, 3, 1, 1]),
+            ("norm", vec![4]),
+            ("depthwise", vec![4, 1, 3, 3]),
+            ("pointwise", vec![8, 4, 1, 1]),
+            ("linear", vec![2, 8]),
+        ] {
+            let values = vec![1.0; shape.iter().product()];
+            weights.insert(name, Tensor::parameter(shape, values).unwrap()).unwrap();
+        }
+        let names: Vec<String> =
+            ["stem", "norm", "depthwise", "pointwise", "linear"].map(str::to_owned).into();
+        assert_eq!(ranked(&names, &weights), ["pointwise"]);
+        assert_eq!(ranked(&names[..2], &weights), ["stem"], "where there is no other");
     }
 
     #[test]

@@ -4,28 +4,42 @@
     pip install torch
     crates/hwa-train/tests/golden/make_methods.py > crates/hwa-train/tests/golden/methods.json
 
-The model is a point w whose loss on a step is |w - target|^2 / 2 + 0.02 * sum((w - target)^4), so
-that its gradient is not linear. SAM and Lookahead are written out here from their papers'
-algorithms, around torch.optim.SGD; EMA, SWA and the schedules are PyTorch's own.
+The model is two points, w and u, whose loss on a step is |x - target|^2 / 2 + 0.02 * sum((x -
+target)^4), a fifth of that for u, so that gradients are not linear, and differ in size between
+tensors. SAM and Lookahead are written out here from their papers' algorithms, around
+torch.optim.SGD; EMA is PyTorch's averaged model with the share of a mean whose weights fall by
+KEPT; SWA and the schedules are PyTorch's own.
 """
 import json
 
 import torch
 from torch.optim import lr_scheduler
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
-STEPS, SIZE, RATE, MOMENTUM, DECAY = 24, 4, 0.05, 0.9, 5e-4
+STEPS, SIZE, FIRST, RATE, MOMENTUM, DECAY = 24, 6, 4, 0.05, 0.9, 5e-4
 RHO, PERIOD, ALPHA, KEPT = 0.05, 5, 0.8, 0.9
 
 
 class Point(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.w = torch.nn.Parameter(torch.arange(1.0, SIZE + 1, dtype=torch.float64))
+        start = torch.arange(1.0, SIZE + 1, dtype=torch.float64)
+        self.w = torch.nn.Parameter(start[:FIRST].clone())
+        self.u = torch.nn.Parameter(start[FIRST:].clone())
 
     def forward(self, target):
-        away = self.w - target
-        return (away**2).sum() / 2 + 0.02 * (away**4).sum()
+        def loss(away):
+            return (away**2).sum() / 2 + 0.02 * (away**4).sum()
+
+        return loss(self.w - target[:FIRST]) + 0.2 * loss(self.u - target[FIRST:])
+
+    def point(self):
+        return torch.cat([self.w.detach(), self.u.detach()])
+
+    def go_to(self, point):
+        with torch.no_grad():
+            self.w.copy_(point[:FIRST])
+            self.u.copy_(point[FIRST:])
 
 
 def targets():
@@ -51,41 +65,39 @@ def descend(model, sgd, target):
 
 def plain(model, sgd, target, number, state):
     descend(model, sgd, target)
-    return model.w.detach()
+    return model.point()
 
 
 def sam(model, sgd, target, number, state):
-    before = model.w.detach().clone()
+    before = model.point()
     sgd.zero_grad()
     model(target).backward()
-    with torch.no_grad():
-        model.w += RHO * model.w.grad / (model.w.grad.norm() + 1e-12)
+    gradient = torch.cat([model.w.grad, model.u.grad])
+    model.go_to(before + RHO * gradient / (gradient.norm() + 1e-12))
     sgd.zero_grad()
     model(target).backward()
-    with torch.no_grad():
-        model.w.copy_(before)
+    model.go_to(before)
     sgd.step()
-    return model.w.detach()
+    return model.point()
 
 
 def lookahead(model, sgd, target, number, state):
-    slow = state.setdefault("slow", model.w.detach().clone())
+    slow = state.setdefault("slow", model.point())
     descend(model, sgd, target)
     if (number + 1) % PERIOD == 0:
-        slow += ALPHA * (model.w.detach() - slow)
-        with torch.no_grad():
-            model.w.copy_(slow)
+        slow += ALPHA * (model.point() - slow)
+        model.go_to(slow)
     return slow
 
 
 def ema(model, sgd, target, number, state):
-    if not state:
-        state["ema"] = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(KEPT))
-        # Its first update copies: the initial weights.
-        state["ema"].update_parameters(model)
+    def mean(average, new, count):
+        return average + (1 - KEPT) / (1 - KEPT ** (count + 1)) * (new - average)
+
+    average = state.setdefault("ema", AveragedModel(model, avg_fn=mean))
     descend(model, sgd, target)
-    state["ema"].update_parameters(model)
-    return state["ema"].module.w.detach()
+    average.update_parameters(model)
+    return average.module.point()
 
 
 def swa(model, sgd, target, number, state):
@@ -94,7 +106,7 @@ def swa(model, sgd, target, number, state):
     descend(model, sgd, target)
     if (number + 1) % PERIOD == 0:
         average.update_parameters(model)
-    return average.module.w.detach()
+    return average.module.point()
 
 
 def rates(make):

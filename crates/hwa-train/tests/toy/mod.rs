@@ -119,6 +119,11 @@ fn vector(role: Role, values: &[f32]) -> Tensor {
     Tensor::new(role, vec![values.len()], Values::F32(values.to_vec())).unwrap()
 }
 
+/// Two filters of two weights: methods that look for layers find one.
+fn filters(values: &[f32]) -> Tensor {
+    Tensor::parameter(vec![2, SIZE / 2, 1, 1], values.to_vec()).unwrap()
+}
+
 fn named(name: &str, tensor: Tensor) -> Weights {
     let mut weights = Weights::new();
     weights.insert(name, tensor).unwrap();
@@ -131,7 +136,11 @@ fn values(weights: &Weights, name: &str) -> Result<Vec<f32>, ReplicaError> {
 
 impl Replica for Toy {
     fn weights(&self) -> Result<Weights, ReplicaError> {
-        Ok(named("w", vector(Role::Parameter, &self.w)))
+        Ok(named("w", filters(&self.w)))
+    }
+
+    fn parameters(&self) -> Result<Vec<String>, ReplicaError> {
+        Ok(vec!["w".to_owned()])
     }
 
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
@@ -165,7 +174,7 @@ impl Replica for Toy {
             self.running_mean = 0.9 * self.running_mean + 0.1 * images[0][0];
             self.batches += 1;
         }
-        Ok((StepStats { loss }, named("w", vector(Role::Parameter, &gradient))))
+        Ok((StepStats { loss }, named("w", filters(&gradient))))
     }
 
     fn descend(&mut self, gradient: &Weights, rate: f64) -> Result<(), ReplicaError> {
@@ -177,7 +186,7 @@ impl Replica for Toy {
     }
 
     fn momentum(&self) -> Result<Weights, ReplicaError> {
-        Ok(named("w", vector(Role::Parameter, &self.v)))
+        Ok(named("w", filters(&self.v)))
     }
 
     fn load_momentum(&mut self, momentum: &Weights) -> Result<(), ReplicaError> {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use hwa_train::{Experiment, ExperimentError, Span};
+use hwa_train::{Experiment, ExperimentError, Method, Span};
 
 /// An experiment for a smaller machine, and what became of it.
 pub(crate) struct Scaled {
@@ -41,15 +41,20 @@ pub(crate) fn scaled(
     };
     let fewer_images = fewer(images as u64) as usize;
     small.data.train_examples = Some(fewer_images);
-    // Whole steps: as many cycles as can be had.
-    small.hwa.sync_period = Span::Steps(1);
-    let steps = small.settings(fewer_images)?.plan.max_steps.get();
-    let period = (steps as f64 / whole.plan.num_cycles() as f64).round().max(1.0) as u64;
-    small.hwa.sync_period = Span::Steps(period);
+    // Grafting is once an epoch, as long as that may be.
+    if experiment.method != Method::Fg {
+        // Whole steps: as many cycles as can be had.
+        small.hwa.sync_period = Span::Steps(1);
+        let steps = small.settings(fewer_images)?.plan.max_steps.get();
+        let period = (steps as f64 / whole.plan.num_cycles() as f64).round().max(1.0) as u64;
+        small.hwa.sync_period = Span::Steps(period);
+    }
     let now = small.settings(fewer_images)?;
+    drop(small.technique(fewer_images)?);
     let note = format!(
-        "{budget}, {fewer_images} of {images} training images, H = {period} steps instead of {}: \
+        "{budget}, {fewer_images} of {images} training images, H = {} steps instead of {}: \
          {} cycles instead of {}",
+        now.plan.sync_period,
         whole.plan.sync_period,
         now.plan.num_cycles(),
         whole.plan.num_cycles(),
@@ -129,14 +134,23 @@ mod tests {
 
     #[test]
     fn whatever_is_left_can_be_trained() {
-        for factor in [1.0, 0.5, 1e-3, 1e-9] {
-            for sets in [&[][..], &["method=repr"], &["budget=total"]] {
-                let small = scaled(&experiment(sets), factor, 45_000);
-                // RePr's stages may be too short, and say so.
-                if let Ok(small) = small {
-                    assert!(settings(&small).plan.max_steps.get() >= 1);
-                }
+        for factor in [1.0, 0.5, 0.05] {
+            for method in Method::ALL {
+                let sets = [format!("method={}", method.name()), "budget=total".to_owned()];
+                let experiment = experiment(&[&sets[0], &sets[1]]);
+                let small = scaled(&experiment, factor, 45_000).unwrap();
+                assert!(settings(&small).plan.max_steps.get() >= 1, "{method:?}");
             }
         }
+        // Five steps and less have no room for the stages of RePr: an error, no panic.
+        assert!(scaled(&experiment(&["method=repr"]), 1e-9, 45_000).is_err());
+        assert!(scaled(&experiment(&["method=sgd"]), 1e-9, 45_000).is_ok());
+    }
+
+    #[test]
+    fn networks_graft_once_an_epoch_all_the_same() {
+        let small = scaled(&experiment(&["method=fg"]), 0.1, 45_000).unwrap();
+        // 4,500 images: 36 steps
+        assert_eq!(settings(&small).plan.sync_period.get(), 36);
     }
 }

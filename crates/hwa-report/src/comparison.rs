@@ -11,10 +11,6 @@ pub struct Comparison {
     pub title: String,
     /// What a reader has to know: scaled budgets, runs that are missing, and the like.
     pub notes: Vec<String>,
-    /// What the runs ran on.
-    pub machines: Vec<String>,
-    /// The commits of the programs that ran.
-    pub commits: Vec<String>,
     /// A row for each method, by data set and network.
     pub rows: Vec<Row>,
 }
@@ -57,6 +53,8 @@ pub struct Group {
     pub top1: Option<Spread>,
     /// Top-5 accuracy on test, in percent.
     pub top5: Option<Spread>,
+    /// Steps of each model.
+    pub steps: Option<Spread>,
     /// Seconds of all cores together.
     pub cpu: Option<Spread>,
     /// Seconds by the clock.
@@ -79,7 +77,7 @@ pub struct Spread {
 }
 
 /// A run that is finished.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RunFigures {
     /// Its seed.
     pub seed: u64,
@@ -101,10 +99,14 @@ pub struct RunFigures {
     pub steps: u64,
     /// Seconds by the clock.
     pub seconds: f64,
-    /// Seconds of all cores together; zero where the system does not tell.
-    pub cpu: f64,
-    /// The most memory that it held, in MB; zero where the system does not tell.
-    pub peak_memory_mb: f64,
+    /// Seconds of all cores together, where the system tells.
+    pub cpu: Option<f64>,
+    /// The most memory that it held, in MB, where the system tells.
+    pub peak_memory_mb: Option<f64>,
+    /// What it ran on, session by session.
+    pub machines: Vec<String>,
+    /// The commits of the programs that trained it.
+    pub commits: Vec<String>,
 }
 
 impl Spread {
@@ -124,17 +126,18 @@ impl Spread {
 impl Group {
     /// Of the runs that are finished, out of so many.
     pub fn new(planned: usize, runs: Vec<RunFigures>) -> Self {
-        let spread =
-            |value: fn(&RunFigures) -> f64| Spread::of(&runs.iter().map(value).collect::<Vec<_>>());
-        let known = |spread: Option<Spread>| spread.filter(|spread| spread.mean > 0.0);
-        let peak = runs.iter().map(|run| run.peak_memory_mb).fold(0.0, f64::max);
+        let spread = |value: fn(&RunFigures) -> Option<f64>| {
+            Spread::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        let peaks = runs.iter().filter_map(|run| run.peak_memory_mb);
         Self {
             planned,
-            top1: spread(|run| run.top1),
-            top5: spread(|run| run.top5),
-            cpu: known(spread(|run| run.cpu)),
-            seconds: known(spread(|run| run.seconds)),
-            peak_memory_mb: (peak > 0.0).then_some(peak),
+            top1: spread(|run| Some(run.top1)),
+            top5: spread(|run| Some(run.top5)),
+            steps: spread(|run| Some(run.steps as f64)),
+            cpu: spread(|run| run.cpu),
+            seconds: spread(|run| Some(run.seconds)),
+            peak_memory_mb: peaks.reduce(f64::max),
             runs,
         }
     }
@@ -150,10 +153,12 @@ pub struct Table {
 }
 
 const NOTHING: &str = "–";
+const EPOCHS: &str = "equal epochs of each model";
+const GRADIENTS: &str = "equal gradients of all models";
 
 impl Comparison {
     /// With several networks a table of methods by networks for each data set, and then one
-    /// with everything for each network.
+    /// with everything for each network and budget.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for dataset in self.distinct(|row| &row.dataset) {
@@ -165,7 +170,9 @@ impl Comparison {
             for network in networks {
                 let rows: Vec<&Row> =
                     rows.iter().copied().filter(|row| row.network == network).collect();
-                tables.push(detailed(format!("{dataset}, {network}"), &rows));
+                let heading = format!("{dataset}, {network}");
+                tables.extend(detailed(&heading, EPOCHS, &rows, |row| row.per_model.as_ref()));
+                tables.extend(detailed(&heading, GRADIENTS, &rows, |row| row.total.as_ref()));
             }
         }
         tables
@@ -198,8 +205,8 @@ impl Comparison {
             "Accuracy on test of the weights that validation chose, in percent: the mean over n \
              seeds ± the standard deviation of one run."
                 .to_owned(),
-            "Core time: minutes of all cores together, judging included, per run. Memory: the \
-             most that a run held."
+            "Core time: that of all cores together, judging included, per run. Memory: the most \
+             that a run held."
                 .to_owned(),
         ];
         if self.rows.iter().any(|row| row.total.is_some()) {
@@ -210,11 +217,17 @@ impl Comparison {
             );
         }
         lines.extend(self.notes.iter().cloned());
-        if !self.machines.is_empty() {
-            lines.push(format!("Machine: {}.", self.machines.join("; ")));
+        let runs = || {
+            let groups = self.rows.iter().flat_map(|row| [&row.per_model, &row.total]);
+            groups.flatten().flat_map(|group| &group.runs)
+        };
+        let machines = distinct(runs().flat_map(|run| run.machines.iter().map(String::as_str)));
+        let commits = distinct(runs().flat_map(|run| run.commits.iter().map(String::as_str)));
+        if !machines.is_empty() {
+            lines.push(format!("Machine: {}.", machines.join("; ")));
         }
-        if !self.commits.is_empty() {
-            lines.push(format!("Commit: {}.", self.commits.join(", ")));
+        if !commits.is_empty() {
+            lines.push(format!("Commit: {}.", commits.join(", ")));
         }
         lines
     }
@@ -228,8 +241,8 @@ impl Comparison {
         for row in &self.rows {
             for (budget, group) in [("per-model", &row.per_model), ("total", &row.total)] {
                 let Some(group) = group else { continue };
-                let run = group.runs.first();
-                let steps = run.map(|run| run.steps);
+                let steps = group.steps.map(|steps| steps.mean);
+                let models = group.runs.first().map(|run| run.models as f64);
                 let cells = [
                     quoted(&row.dataset),
                     quoted(&row.network),
@@ -243,9 +256,9 @@ impl Comparison {
                     number(group.top5.and_then(|s| s.std)),
                     number(row.paper.top1),
                     number(row.paper.top5),
-                    run.map_or_else(String::new, |run| run.models.to_string()),
-                    steps.map_or_else(String::new, |steps| steps.to_string()),
-                    steps.map_or_else(String::new, |s| (s * row.gradients_per_step).to_string()),
+                    number(models),
+                    number(steps),
+                    number(steps.map(|steps| steps * row.gradients_per_step as f64)),
                     number(group.cpu.map(|s| s.mean)),
                     number(group.seconds.map(|s| s.mean)),
                     number(group.peak_memory_mb),
@@ -280,62 +293,68 @@ fn overview(dataset: &str, networks: &[&str], rows: &[&Row]) -> Table {
         let mut cells = vec![method.to_owned()];
         for network in networks {
             let row = rows.iter().find(|row| row.method == method && row.network == *network);
-            let group = row.and_then(|row| row.per_model.as_ref().or(row.total.as_ref()));
-            let own = spread(group.and_then(|group| group.top1));
-            let paper = row.and_then(|row| row.paper.top1);
-            cells.push(match paper {
-                Some(paper) => format!("{own} (paper {paper:.2})"),
-                None => own,
-            });
+            let per_model = row.and_then(|row| row.per_model.as_ref());
+            let group = per_model.or_else(|| row.and_then(|row| row.total.as_ref()));
+            let mut cell = spread(group.and_then(|group| group.top1));
+            if let Some(group) = group.filter(|g| !g.runs.is_empty() && g.runs.len() < g.planned) {
+                let _ = write!(cell, ", {} of {}", group.runs.len(), group.planned);
+            }
+            // It is at equal epochs.
+            let paper = row.filter(|_| per_model.is_some()).and_then(|row| row.paper.top1);
+            if let Some(paper) = paper {
+                let _ = write!(cell, " (paper {paper:.2})");
+            }
+            cells.push(cell);
         }
         table.push(cells);
     }
     Table { heading: format!("{dataset}: top-1 accuracy by network"), rows: table }
 }
 
-fn detailed(heading: String, rows: &[&Row]) -> Table {
-    let per_model = rows.iter().any(|row| row.per_model.is_some());
-    let total = rows.iter().any(|row| row.total.is_some());
-    let paper = rows.iter().any(|row| row.paper != Published::default());
-    let paper_top5 = rows.iter().any(|row| row.paper.top5.is_some());
+/// The rows under one budget; nothing, if there are none.
+fn detailed(
+    heading: &str,
+    budget: &str,
+    rows: &[&Row],
+    group: impl Fn(&Row) -> Option<&Group>,
+) -> Option<Table> {
+    let rows: Vec<(&Row, &Group)> =
+        rows.iter().filter_map(|row| Some((*row, group(row)?))).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    // The paper's are at equal epochs.
+    let paper = |figure: fn(&Row) -> Option<f64>| {
+        budget == EPOCHS && rows.iter().any(|(row, _)| figure(row).is_some())
+    };
     let mut table = vec![vec!["method".to_owned()]];
-    table.extend(rows.iter().map(|row| vec![row.method.clone()]));
-    let mut column = |name: &str, cell: &dyn Fn(&Row) -> String| {
+    table.extend(rows.iter().map(|(row, _)| vec![row.method.clone()]));
+    let mut column = |name: &str, cell: &dyn Fn(&Row, &Group) -> String| {
         table[0].push(name.to_owned());
-        for (line, row) in table.iter_mut().skip(1).zip(rows) {
-            line.push(cell(row));
+        for (line, (row, group)) in table.iter_mut().skip(1).zip(&rows) {
+            line.push(cell(row, group));
         }
     };
-    if per_model {
-        column("top-1", &|row| spread(row.per_model.as_ref().and_then(|g| g.top1)));
-        column("top-5", &|row| spread(row.per_model.as_ref().and_then(|g| g.top5)));
-        column("n", &|row| count(row.per_model.as_ref()));
+    column("top-1", &|_, group| spread(group.top1));
+    column("top-5", &|_, group| spread(group.top5));
+    column("n", &|_, group| count(group));
+    if paper(|row| row.paper.top1) {
+        column("paper", &|row, _| two_digits(row.paper.top1));
     }
-    if paper {
-        column("paper", &|row| two_digits(row.paper.top1));
+    if paper(|row| row.paper.top5) {
+        column("paper, top-5", &|row, _| two_digits(row.paper.top5));
     }
-    if paper_top5 {
-        column("paper, top-5", &|row| two_digits(row.paper.top5));
-    }
-    if total {
-        column("top-1, equal gradients", &|row| spread(row.total.as_ref().and_then(|g| g.top1)));
-        column("top-5, equal gradients", &|row| spread(row.total.as_ref().and_then(|g| g.top5)));
-        column("n", &|row| count(row.total.as_ref()));
-    }
-    let main = |row: &Row| row.per_model.clone().or_else(|| row.total.clone());
-    column("gradients", &|row| {
-        let steps = main(row).and_then(|group| group.runs.first().map(|run| run.steps));
-        steps.map_or(NOTHING.to_owned(), |steps| thousands(steps * row.gradients_per_step))
+    column("gradients", &|row, group| {
+        let gradients = |steps: Spread| steps.mean * row.gradients_per_step as f64;
+        group.steps.map_or(NOTHING.to_owned(), |steps| thousands(gradients(steps) as u64))
     });
-    column("core time", &|row| {
-        let cpu = main(row).and_then(|group| group.cpu);
-        cpu.map_or(NOTHING.to_owned(), |cpu| format!("{:.1} min", cpu.mean / 60.0))
+    column("core time", &|_, group| {
+        group.cpu.map_or(NOTHING.to_owned(), |cpu| format!("{:.1} min", cpu.mean / 60.0))
     });
-    column("memory", &|row| {
-        let peak = main(row).and_then(|group| group.peak_memory_mb);
-        peak.map_or(NOTHING.to_owned(), |peak| format!("{peak:.0} MB"))
+    column("memory", &|_, group| {
+        group.peak_memory_mb.map_or(NOTHING.to_owned(), |peak| format!("{peak:.0} MB"))
     });
-    Table { heading, rows: table }
+    Some(Table { heading: format!("{heading}: {budget}"), rows: table })
 }
 
 fn spread(spread: Option<Spread>) -> String {
@@ -346,11 +365,10 @@ fn spread(spread: Option<Spread>) -> String {
     }
 }
 
-fn count(group: Option<&Group>) -> String {
-    match group {
-        None => NOTHING.to_owned(),
-        Some(group) if group.runs.len() == group.planned => group.planned.to_string(),
-        Some(group) => format!("{} of {}", group.runs.len(), group.planned),
+fn count(group: &Group) -> String {
+    match group.runs.len() == group.planned {
+        true => group.planned.to_string(),
+        false => format!("{} of {}", group.runs.len(), group.planned),
     }
 }
 
@@ -395,8 +413,9 @@ mod tests {
             models: 2,
             steps: 1000,
             seconds: 100.0,
-            cpu: 150.0,
-            peak_memory_mb: 300.0 + seed as f64,
+            cpu: Some(150.0),
+            peak_memory_mb: Some(300.0 + seed as f64),
+            commits: vec!["abc".to_owned()],
             ..RunFigures::default()
         }
     }
@@ -454,11 +473,24 @@ mod tests {
         let headings: Vec<&str> = tables.iter().map(|table| table.heading.as_str()).collect();
         assert_eq!(
             headings,
-            ["CIFAR-100: top-1 accuracy by network", "CIFAR-100, resnet20", "CIFAR-100, vgg16"]
+            [
+                "CIFAR-100: top-1 accuracy by network",
+                "CIFAR-100, resnet20: equal epochs of each model",
+                "CIFAR-100, vgg16: equal epochs of each model"
+            ]
         );
-        assert_eq!(tables[0].rows[1], ["HWA", "70.00 (paper 70.79)", "77.00"]);
+        assert_eq!(tables[0].rows[1], ["HWA", "70.00, 1 of 3 (paper 70.79)", "77.00, 1 of 3"]);
         // No column for what nobody has published.
         assert!(!tables[2].rows[0].contains(&"paper".to_owned()));
+    }
+
+    #[test]
+    fn what_a_system_did_not_tell_is_left_out_of_means() {
+        let unknown = RunFigures { cpu: None, peak_memory_mb: None, ..run(2, 70.0) };
+        let group = Group::new(2, vec![run(1, 70.0), unknown.clone()]);
+        assert_eq!(group.cpu, Some(Spread { mean: 150.0, std: None, n: 1 }));
+        assert_eq!(group.peak_memory_mb, Some(301.0));
+        assert_eq!(Group::new(1, vec![unknown]).cpu, None);
     }
 
     #[test]
@@ -466,9 +498,13 @@ mod tests {
         let mut both = row("resnet20", "HWA, long", &[70.0, 72.0]);
         both.total = Some(Group::new(2, vec![run(1, 68.0), run(2, 69.0)]));
         let comparison = comparison(vec![both]);
-        let table = &comparison.tables()[0];
-        let at = table.rows[0].iter().position(|name| name == "top-1, equal gradients").unwrap();
-        assert_eq!(table.rows[1][at], "68.50 ± 0.71");
+        let tables = comparison.tables();
+        assert_eq!(tables[1].heading, "CIFAR-100, resnet20: equal gradients of all models");
+        // The paper's figure is not at equal gradients.
+        let head = ["method", "top-1", "top-5", "n", "gradients", "core time", "memory"];
+        assert_eq!(tables[1].rows[0], head);
+        assert_eq!(tables[1].rows[1][1..4], ["68.50 ± 0.71", "78.50 ± 0.71", "2"]);
+        assert!(comparison.legend().contains(&"Commit: abc.".to_owned()));
         assert!(comparison.legend().iter().any(|line| line.starts_with("Equal gradients")));
         let csv = comparison.to_csv();
         let lines: Vec<&str> = csv.lines().collect();

@@ -78,6 +78,13 @@ impl RunDir {
         Ok(run)
     }
 
+    /// Whether a process has the run in this folder open.
+    pub fn is_in_use(path: &Path) -> bool {
+        // Opened for writing: some systems lock nothing else.
+        let lock = File::options().append(true).open(path.join(LOCK));
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
     fn locked(path: &Path) -> Result<Self, StoreError> {
         let lock_path = path.join(LOCK);
         let lock = File::options().create(true).append(true).open(&lock_path);

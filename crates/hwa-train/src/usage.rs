@@ -33,12 +33,21 @@ fn own() -> Option<Usage> {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike;
 
-    // Linux counts kilobytes here, macOS bytes.
+    // Kilobytes, bytes on macOS.
     let unit = if cfg!(target_vendor = "apple") { 1.0 } else { 1024.0 };
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let microseconds = (usage.user_time() + usage.system_time()).num_microseconds();
-    let bytes = usage.max_rss() as f64 * unit;
+    let bytes = peak_on_linux().unwrap_or(usage.max_rss() as f64 * unit);
     Some(Usage { cpu: microseconds as f64 / 1e6, peak_memory_mb: (bytes / 1_048_576.0).round() })
+}
+
+/// What `getrusage` says on Linux may be the peak of the process that started this one.
+#[cfg(unix)]
+fn peak_on_linux() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024.0)
 }
 
 #[cfg(not(unix))]

@@ -97,7 +97,7 @@ Examples:
   hwa compare table1 --scale 0.1 --data-dir ~/data   the paper's first table, small
   hwa compare mine.toml                              run what is not done yet
   hwa compare mine.toml --tables                     only the tables of what is done
-  hwa compare table1 --print > mine.toml             a file to begin with
+  hwa compare table1 --print > mine.toml             a file to begin with: change its name
   hwa compare --list
 
 Runs are kept in runs/<name>, with the tables <name>.md, .csv and .json, which are written
@@ -110,10 +110,10 @@ pub(crate) struct Compare {
     /// Take this share of the epochs and of the training images; as many cycles
     #[arg(long, value_name = "SHARE")]
     pub(crate) scale: Option<f64>,
-    /// Other seeds than the file's
+    /// Train these seeds only, of the file's
     #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
     pub(crate) seeds: Vec<u64>,
-    /// Only methods, networks or data sets with this label
+    /// Train and show only methods, networks or data sets with this label
     #[arg(long, value_name = "LABEL")]
     pub(crate) only: Vec<String>,
     /// Override a key of all experiments, e.g. schedule.epochs=10
@@ -125,7 +125,7 @@ pub(crate) struct Compare {
     /// Where runs and tables are; by default runs/<name>. Comparisons can share it
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Cores to use; by default all. A run takes one for each of its models
+    /// Cores to use; by default all. A run takes one for each of its models, or more
     #[arg(long)]
     pub(crate) cores: Option<NonZeroUsize>,
     /// Train nothing: write the tables of what is done

@@ -16,6 +16,7 @@ title = "Two methods on digits"
 seeds = [1, 2]
 methods = [
     { label = "CA", method = "sgd" },
+    { label = "LAWA", method = "lawa", hwa = { window_length = 2 } },
     { label = "HWA", method = "hwa", hwa = { window_length = [1, 2] } },
 ]
 networks = ["resnet8"]
@@ -82,20 +83,22 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     let output = place.compare(&["--json"]).output().unwrap();
     let result: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
     let said = text(&output.stderr);
-    // Runs of one model are side by side.
-    let lines: Vec<&str> = said.lines().filter(|l| l.contains("seed")).collect();
-    assert!(lines[0].starts_with("began: CA, seed 1"), "{said}");
-    assert!(lines[1].starts_with("began: CA, seed 2"), "{said}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("began")).count(), 6, "{said}");
+    // Seed by seed, large runs first; those of one model are side by side.
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("seed")).collect();
+    let begun = |line: &str| lines.iter().position(|l| l.starts_with(line)).unwrap();
+    assert_eq!(begun("began: HWA, seed 1"), 0, "{said}");
+    assert_eq!(begun("began: LAWA, seed 1"), begun("began: CA, seed 1") + 1, "{said}");
+    assert!(begun("began: CA, seed 1") < begun("began: HWA, seed 2"), "{said}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("began")).count(), 8, "{said}");
 
     let rows = result["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 3);
     assert_eq!(rows[0]["per_model"], rows[0]["total"], "one gradient: one run for both budgets");
-    let group = &rows[1]["per_model"];
+    let group = &rows[2]["per_model"];
     assert_eq!((&group["top1"]["n"], &group["planned"]), (&Value::from(2), &Value::from(2)));
     assert_eq!((&group["runs"][0]["models"], &group["runs"][0]["steps"]), (&2.into(), &24.into()));
-    assert_eq!(rows[1]["total"]["runs"][0]["steps"], 12, "half the steps for each of two models");
-    assert_eq!(rows[1]["paper"]["top1"], 99.0);
+    assert_eq!(rows[2]["total"]["runs"][0]["steps"], 12, "half the steps for each of two models");
+    assert_eq!(rows[2]["paper"]["top1"], 99.0);
     if cfg!(unix) {
         assert!(group["cpu"]["mean"].as_f64().unwrap() > 0.0);
         assert!(group["peak_memory_mb"].as_f64().unwrap() > 10.0);
@@ -106,7 +109,7 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     assert!(markdown.starts_with("# Two methods on digits\n"), "{markdown}");
     assert!(markdown.contains("| HWA | ") && markdown.contains(" | 99.00 | "), "{markdown}");
     let csv = fs::read_to_string(out.join("short.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 5, "{csv}");
+    assert_eq!(csv.lines().count(), 7, "{csv}");
 
     // The figures are those of the runs, and the runs are those of `hwa train`.
     let run = out.join("digits/resnet8/hwa/seed2");
@@ -120,13 +123,14 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
 
     let again = place.compare(&[]).output().unwrap();
     assert!(succeeded(&again).contains("HWA"), "{}", text(&again.stdout));
-    assert!(text(&again.stderr).contains("0 of 6 runs to train"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("0 of 8 runs to train"), "{}", text(&again.stderr));
     assert!(!text(&again.stderr).contains("began"), "{}", text(&again.stderr));
 
-    // A part of it, without training.
-    let part =
-        place.compare(&["--tables", "--only", "CA", "--out", "runs/short"]).output().unwrap();
-    assert!(!succeeded(&part).contains("HWA"), "{}", text(&part.stdout));
+    // A part of it is shown; the files are of everything all the same.
+    let part = ["--tables", "--only", "CA", "--seeds", "2"];
+    let shown = succeeded(&place.compare(&part).output().unwrap());
+    assert!(shown.contains("CA") && !shown.contains("HWA"), "{shown}");
+    assert_eq!(fs::read_to_string(out.join("short.md")).unwrap(), markdown);
 }
 
 /// Longer, so that there is time to interrupt it.
@@ -152,7 +156,11 @@ fn has_state(run: &Path) -> bool {
 #[cfg(unix)]
 fn signalled(place: &Place, signal: &str) -> Output {
     let process = place.compare(&[]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    wait_until(|| has_state(&place.path("runs/short/digits/resnet8/ca/seed1")));
+    // Two runs are under way.
+    for method in ["ca", "lawa"] {
+        let run = place.path(&format!("runs/short/digits/resnet8/{method}/seed1"));
+        wait_until(|| has_state(&run));
+    }
     let kill = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
     assert!(kill.success());
     process.wait_with_output().unwrap()
@@ -170,16 +178,34 @@ fn an_interrupted_comparison_goes_on_to_the_same_bits() {
             failed(&output, 130, "interrupted; the same command goes on");
             assert!(text(&output.stderr).contains("saved: "), "{}", text(&output.stderr));
         }
-        assert!(!place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").exists());
-        // What was left without its parent saves and stops by itself.
-        let run = place.path("runs/short/digits/resnet8/ca/seed1");
-        wait_until(|| fs::File::open(run.join(".lock")).is_ok_and(|file| file.try_lock().is_ok()));
+        let unfinished = |method: &str| {
+            let run = format!("runs/short/digits/resnet8/{method}/seed1/summary.json");
+            !place.path(&run).exists()
+        };
+        assert!(unfinished("ca") && unfinished("lawa"));
+        // At once: what was left without its parent saves and stops by itself, and is waited for.
         succeeded(&place.compare(&[]).output().unwrap());
-        for method in ["ca", "hwa", "hwa-total"] {
+        for method in ["ca", "lawa", "hwa", "hwa-total"] {
             let run = format!("runs/short/digits/resnet8/{method}/seed1");
             assert_eq!(weights(&place.path(&run)), weights(&whole.path(&run)), "{signal} {method}");
         }
     }
+}
+
+/// A run whose process is killed is no result, and no reason to stop.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_killed_is_named_with_the_signal() {
+    let place = longer();
+    let process = place.compare(&["--only", "CA"]).stderr(Stdio::piped()).spawn().unwrap();
+    let run = place.path("runs/short/digits/resnet8/ca/seed1");
+    wait_until(|| has_state(&run));
+    let children = Command::new("pgrep").args(["-P", &process.id().to_string()]).output().unwrap();
+    let child = text(&children.stdout);
+    assert!(Command::new("kill").args(["-KILL", child.trim()]).status().unwrap().success());
+    let output = process.wait_with_output().unwrap();
+    failed(&output, 1, "failed: signal: 9");
+    succeeded(&place.compare(&["--only", "CA"]).output().unwrap());
 }
 
 #[test]
@@ -190,7 +216,7 @@ fn a_run_that_fails_does_not_stop_the_others() {
     failed(&output, 1, "error: 1 failed: CA, seed 1");
     assert!(text(&output.stderr).contains("CA, seed 1 failed: "), "{}", text(&output.stderr));
     assert!(place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").is_file());
-    assert!(text(&output.stdout).contains("0 of 1"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("0 of 2"), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -200,14 +226,22 @@ fn runs_of_other_settings_are_no_result_of_this_comparison() {
     let longer = SHORT.replace("epochs = 3", "epochs = 4");
     fs::write(place.path("c.toml"), longer).unwrap();
     let output = place.compare(&["--tables", "--seeds", "1"]).output().unwrap();
-    failed(&output, 2, "`schedule.epochs` is 3 there, asked for is 4");
+    failed(&output, 2, "`schedule.epochs` is 3 there, asked for is 4; remove that run");
 }
 
 #[test]
 fn what_is_wrong_is_told_before_anything_is_trained() {
     for (from, to, expected) in [
-        ("resnet8\"]", "resnet9\"]", "`model.name` must be one of"),
-        ("\"digits\"]", "\"digit\"]", "`data.dataset` must be one of"),
+        (
+            "[\"resnet8\"]",
+            "[{ label = \"resnet8\", model.name = \"resnet9\" }]",
+            "`model.name` must be one of",
+        ),
+        (
+            "[\"digits\"]",
+            "[{ label = \"digits\", data.dataset = \"digit\" }]",
+            "`data.dataset` must be one of",
+        ),
         ("batch = 20", "batch = 0", "optimizer.batch"),
         ("seeds = [1, 2]", "seeds = [", "c.toml: "),
         ("every = 1", "every = 1, evry = 2", "evry"),
@@ -223,6 +257,9 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
     }
     let place = Place::new(SHORT);
     failed(&place.compare(&["--scale", "2"]).output().unwrap(), 2, "--scale must be above 0");
+    failed(&place.compare(&["--seeds", "3"]).output().unwrap(), 2, "--seeds must be some of 1, 2");
+    let set = place.compare(&["--set", "method=hwa"]).output().unwrap();
+    failed(&set, 2, "`method` is what is compared");
     failed(&place.compare(&["--only", "SAM"]).output().unwrap(), 2, "--only must be one of digits");
     let mut none = Command::new(env!("CARGO_BIN_EXE_hwa"));
     failed(&none.args(["compare", "table9"]).output().unwrap(), 2, "one of table1, table2");
@@ -235,7 +272,7 @@ fn a_scaled_comparison_says_so_and_keeps_its_cycles() {
     let place = Place::new(&whole.replace("epochs = 3", "epochs = 12"));
     let output =
         place.compare(&["--scale", "0.25", "--seeds", "1", "--only", "CA"]).output().unwrap();
-    let expected = "Scaled by 0.25, digits: 3 of 12 epochs, 80 of 320 training images, \
+    let expected = "Scaled by 0.25: digits, CA, LAWA, HWA: 3 of 12 epochs, 80 of 320 training images, \
                     H = 1 steps instead of 16: 12 cycles instead of 12.";
     let table = succeeded(&output);
     assert!(table.contains(expected), "{table}");

@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::thread;
 
 use hwa_core::Weights;
-use hwa_data::{DataError, OpenOptions, Source};
+use hwa_data::{DataError, Source};
 use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
 use hwa_report::Curves;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    BuildTechnique, Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model,
+    BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model,
     Outcome, Replica, ReplicaError, Run, SealedTest, Settings, Started, TrainError,
 };
 use serde_json::Value;
@@ -79,10 +79,15 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    pub(crate) fn new(arguments: &Train) -> Result<Self, Failure> {
+    fn new(arguments: &Train) -> Result<Self, Failure> {
+        Self::with(arguments, &mut Sources::default())
+    }
+
+    /// The same, with data sets that are open already.
+    pub(crate) fn with(arguments: &Train, sources: &mut Sources) -> Result<Self, Failure> {
         let asked = experiment(arguments)?;
         let spec = asked.network()?;
-        let source = asked.open()?;
+        let source = asked.open(sources)?;
         // A network that cannot be built for such images is better found now than by its thread.
         spec.cost(opened::task(&source))?;
         let initial = match &arguments.resume {
@@ -288,6 +293,24 @@ struct Asked {
     sets: Vec<String>,
 }
 
+/// Data sets that are open, so that no one is opened twice.
+#[derive(Default)]
+pub(crate) struct Sources {
+    open: Vec<(Data, Source)>,
+}
+
+impl Sources {
+    /// The data set that a table of an experiment describes.
+    pub(crate) fn open(&mut self, data: &Data) -> Result<Source, DataError> {
+        if let Some((_, source)) = self.open.iter().find(|(known, _)| known == data) {
+            return Ok(source.clone());
+        }
+        let source = hwa_data::open(&data.dataset, data.dir.as_deref(), &data.options())?;
+        self.open.push((data.clone(), source.clone()));
+        Ok(source)
+    }
+}
+
 /// Whether the last layer is that of a file or drawn anew.
 fn head(model: &Model) -> Head {
     if model.new_head { Head::Fresh } else { Head::Kept }
@@ -327,20 +350,17 @@ impl Asked {
         })
     }
 
-    fn open(&self) -> Result<Source, Failure> {
+    fn open(&self, sources: &mut Sources) -> Result<Source, Failure> {
         let data = &self.experiment.data;
-        let open = |train_examples| {
-            let options = OpenOptions { train_examples, ..data.options() };
-            hwa_data::open(&data.dataset, data.dir.as_deref(), &options)
-        };
-        let source = open(data.train_examples).map_err(|error| match error {
+        let source = sources.open(data).map_err(|error| match error {
             DataError::UnknownName { name, known } => {
                 let known = known.join(", ");
                 self.wrong("data.dataset", format!("must be one of {known}, found {name:?}"))
             }
             DataError::ClassTooSmall { .. } | DataError::TooFewExamples { .. } => {
                 // What is wrong without a subset as well is not the subset's fault.
-                let subset = data.train_examples.is_some() && open(None).is_ok();
+                let whole = Data { train_examples: None, ..data.clone() };
+                let subset = data.train_examples.is_some() && sources.open(&whole).is_ok();
                 let key = if subset { "data.train_examples" } else { "data.validation" };
                 self.wrong(key, format!("asks for too many images: {error}"))
             }

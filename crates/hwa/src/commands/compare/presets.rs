@@ -1,13 +1,13 @@
 //! The tables of the paper, as comparisons.
 
 /// A table of the paper.
-pub(crate) struct Preset {
+pub(super) struct Preset {
     /// What it is called.
-    pub(crate) name: &'static str,
+    pub(super) name: &'static str,
     /// What it shows.
-    pub(crate) about: &'static str,
+    pub(super) about: &'static str,
     /// Its file.
-    pub(crate) text: &'static str,
+    pub(super) text: &'static str,
 }
 
 macro_rules! preset {
@@ -21,7 +21,7 @@ macro_rules! preset {
 }
 
 /// All of them.
-pub(crate) const PRESETS: [Preset; 8] = [
+pub(super) const PRESETS: [Preset; 8] = [
     preset!("table1", "methods on CIFAR-10 and CIFAR-100, six networks"),
     preset!("table2", "what the online and the offline module contribute, on CIFAR"),
     preset!("table3", "two, three and four models, on CIFAR"),
@@ -33,7 +33,7 @@ pub(crate) const PRESETS: [Preset; 8] = [
 ];
 
 /// The one of this name.
-pub(crate) fn named(name: &str) -> Option<&'static Preset> {
+pub(super) fn named(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 

@@ -5,58 +5,67 @@
 //! it when this process is killed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use hwa_store::StoreError;
+use hwa_store::RunDir;
 use hwa_train::Interrupt;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::failure::Failure;
 use crate::terminal::Voice;
 
 /// How often processes are looked after.
 const PULSE: Duration = Duration::from_millis(100);
+/// The exit code of a run that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// A run that is to be trained.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Job {
+pub(super) struct Job {
     /// What it is called where it is shown.
-    pub(crate) label: String,
+    pub(super) label: String,
     /// Its experiment's file.
-    pub(crate) experiment: PathBuf,
+    pub(super) experiment: PathBuf,
     /// Its seed.
-    pub(crate) seed: u64,
+    pub(super) seed: u64,
     /// Its run directory.
-    pub(crate) dir: PathBuf,
-    /// Its models: it takes a core for each.
-    pub(crate) models: usize,
-    /// Threads for the arithmetic of each model, if the experiment says so.
-    pub(crate) threads: Option<usize>,
+    pub(super) dir: PathBuf,
+    /// Its models.
+    pub(super) models: usize,
+    /// Threads for the arithmetic of each, if the experiment says so.
+    pub(super) threads: Option<usize>,
+    /// Threads that decode image files, if the experiment says so.
+    pub(super) decoders: Option<usize>,
+}
+
+impl Job {
+    fn cores(&self, threads: usize) -> usize {
+        self.models.saturating_mul(self.threads.unwrap_or(threads)).max(1)
+    }
 }
 
 /// What became of the jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(super) struct Ended {
     /// Those that failed.
-    pub(crate) failed: Vec<String>,
-    /// Whether it was interrupted.
-    pub(crate) interrupted: bool,
+    pub(super) failed: Vec<String>,
+    /// Whether an interrupt came before all were done.
+    pub(super) interrupted: bool,
 }
 
 /// Trains jobs on some cores.
-pub(crate) struct Queue<'a> {
+pub(super) struct Queue<'a> {
     /// The cores.
-    pub(crate) cores: usize,
+    pub(super) cores: usize,
     /// Where it is shown.
-    pub(crate) voice: &'a Voice,
+    pub(super) voice: &'a Voice,
     /// Who may interrupt.
-    pub(crate) interrupt: &'a Interrupt,
+    pub(super) interrupt: &'a Interrupt,
     /// The program that trains.
-    pub(crate) program: &'a Path,
+    pub(super) program: &'a Path,
 }
 
 /// A job that is under way.
@@ -68,137 +77,170 @@ struct Running {
     leash: Option<ChildStdin>,
     reader: Option<JoinHandle<()>>,
     log: PathBuf,
+    /// Where its part of the log begins.
+    logged: u64,
     bar: Option<ProgressBar>,
     began: Instant,
 }
 
 impl Queue<'_> {
     /// Trains all of them, as many at a time as the cores allow; after each that is finished,
-    /// `finished` is called.
-    pub(crate) fn train(
-        &self,
-        jobs: Vec<Job>,
-        finished: &mut dyn FnMut() -> Result<(), Failure>,
-    ) -> Result<Ended, Failure> {
+    /// `finished` is called. Nothing is running any more when it returns.
+    pub(super) fn train(&self, jobs: Vec<Job>, finished: &dyn Fn()) -> Ended {
         let (total, mut done) = (jobs.len(), 0);
+        // With cores to spare all have more threads. Bits do not depend on it.
+        let needed = jobs.iter().map(|job| job.cores(1)).fold(0, usize::saturating_add);
+        let threads = (self.cores / needed.max(1)).max(1);
         let mut waiting = jobs;
         let mut running: Vec<Running> = Vec::new();
         let mut ended = Ended::default();
-        while !running.is_empty() || (!waiting.is_empty() && !self.interrupt.is_requested()) {
-            let mut index = 0;
-            while index < running.len() {
-                let status = running[index].process.try_wait();
-                match status.map_err(|error| Failure::Run(error.into()))? {
-                    None => index += 1,
-                    Some(status) => {
-                        let job = running.remove(index);
-                        done += 1;
-                        let code = status.code();
-                        self.see_off(job, code, format!("{done} of {total}"), &mut ended);
-                        if code == Some(0) {
-                            finished()?;
-                        }
-                    }
+        let mut told_of_others = false;
+        loop {
+            for mut job in exited(&mut running) {
+                done += 1;
+                if self.see_off(&mut job, &format!("{done} of {total}"), &mut ended) {
+                    finished();
                 }
             }
             if self.interrupt.is_requested() {
-                ended.interrupted = true;
+                ended.interrupted |= !waiting.is_empty();
+                waiting.clear();
                 // What has no leash saves and stops.
                 running.iter_mut().for_each(|job| job.leash = None);
-            } else {
-                self.start_what_fits(&mut waiting, &mut running)?;
+            }
+            // Another process may have finished it.
+            waiting.retain(|job| !job.dir.join("summary.json").is_file());
+            self.start_what_fits(threads, &mut waiting, &mut running, &mut ended);
+            if running.is_empty() && waiting.is_empty() {
+                return ended;
+            }
+            if let ([], [job, ..], false) = (running.as_slice(), waiting.as_slice(), told_of_others)
+            {
+                let dir = job.dir.display();
+                self.voice.say(&format!("waiting for the process that has {dir} open"));
+                told_of_others = true;
             }
             thread::sleep(PULSE);
         }
-        ended.interrupted |= self.interrupt.is_requested() && !waiting.is_empty();
-        Ok(ended)
     }
 
+    /// Only among the runs of one seed may a small one pass a larger one that waits for cores:
+    /// otherwise the larger ones would come last.
     fn start_what_fits(
         &self,
+        threads: usize,
         waiting: &mut Vec<Job>,
         running: &mut Vec<Running>,
-    ) -> Result<(), Failure> {
+        ended: &mut Ended,
+    ) {
         loop {
             let used: usize = running.iter().map(|job| job.cores).sum();
             let free = self.cores.saturating_sub(used);
-            let Some(index) = waiting.iter().position(|job| self.cores_of(job) <= free) else {
-                return Ok(());
+            let is_free = |job: &&Job| !RunDir::is_in_use(&job.dir);
+            let Some(seed) = waiting.iter().find(is_free).map(|job| job.seed) else { return };
+            let fits = |job: &Job| {
+                job.seed == seed
+                    && job.cores(threads).min(self.cores) <= free
+                    && !RunDir::is_in_use(&job.dir)
             };
+            let Some(index) = waiting.iter().position(fits) else { return };
             let job = waiting.remove(index);
-            let alone = running.is_empty() && waiting.is_empty();
-            running.push(self.start(job, alone)?);
+            let label = job.label.clone();
+            match self.start(job, threads) {
+                Ok(started) => running.push(started),
+                Err(error) => {
+                    self.voice.say(&format!("{label} could not be started: {error}"));
+                    ended.failed.push(label);
+                }
+            }
         }
     }
 
-    /// A job never takes more cores than there are.
-    fn cores_of(&self, job: &Job) -> usize {
-        (job.models * job.threads.unwrap_or(1)).clamp(1, self.cores)
-    }
-
-    fn start(&self, job: Job, alone: bool) -> Result<Running, Failure> {
-        // The last one has all cores. Bits do not depend on it.
-        let all = if alone { self.cores / job.models } else { 1 };
-        let threads = job.threads.unwrap_or(all.max(1));
+    fn start(&self, job: Job, threads: usize) -> io::Result<Running> {
         let log = job.dir.with_extension("log");
-        let opened = File::options().create(true).append(true).open(&log);
-        let file = opened.map_err(StoreError::io("open", &log))?;
-        let output = file.try_clone().map_err(StoreError::io("open", &log))?;
+        let file = File::options().create(true).append(true).open(&log)?;
+        let logged = file.metadata()?.len();
+        // It never takes more than there are.
+        let cores = job.cores(threads).min(self.cores);
         let mut command = Command::new(self.program);
         command.arg("train").arg(&job.experiment).args(["--plain", "--leash"]);
         command.arg("--set").arg(format!("seed={}", job.seed));
-        command.arg("--set").arg(format!("threads={threads}"));
+        command.arg("--set").arg(format!("threads={}", job.threads.unwrap_or(threads)));
+        if job.decoders.is_none() {
+            command.arg("--set").arg(format!("data.decoders={cores}"));
+        }
         let resumed = job.dir.join("experiment.toml").is_file();
         command.arg(if resumed { "--resume" } else { "--out" }).arg(&job.dir);
-        command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped());
-        let failed = |error| {
-            let reason = anyhow::anyhow!("cannot start {}: {error}", self.program.display());
-            Failure::Run(reason)
-        };
-        let mut process = command.spawn().map_err(failed)?;
-        let label = format!("{}, seed {}", job.label, job.seed);
-        let bar = self.voice.bars().map(|bars| spinner(bars, &label));
+        command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(Stdio::piped());
+        apart(&mut command);
+        let mut process = command.spawn()?;
+        let bar = self.voice.bars().map(|bars| spinner(bars, &job.label));
         if bar.is_none() {
             let verb = if resumed { "resumed" } else { "began" };
-            self.voice.say(&format!("{verb}: {label}"));
+            self.voice.say(&format!("{verb}: {}", job.label));
         }
         let leash = process.stdin.take();
         let reader = process.stderr.take().and_then(|stderr| copy(stderr, file, bar.clone()));
-        let cores = self.cores_of(&job);
-        Ok(Running { job, cores, process, leash, reader, log, bar, began: Instant::now() })
+        let began = Instant::now();
+        Ok(Running { job, cores, process, leash, reader, log, logged, bar, began })
     }
 
-    fn see_off(&self, mut job: Running, code: Option<i32>, count: String, ended: &mut Ended) {
+    /// Says how a job ended, and whether it is finished.
+    fn see_off(&self, job: &mut Running, count: &str, ended: &mut Ended) -> bool {
         if let Some(reader) = job.reader.take() {
             let _ = reader.join();
         }
         if let Some(bar) = job.bar.take() {
             bar.finish_and_clear();
         }
-        let label = format!("{}, seed {}", job.job.label, job.job.seed);
+        let label = &job.job.label;
         let minutes = job.began.elapsed().as_secs_f64() / 60.0;
+        let status = job.process.wait();
+        let code = status.as_ref().ok().and_then(ExitStatus::code);
         match code {
             Some(0) => self.voice.say(&format!("{count}: {label}, {minutes:.1} min")),
-            Some(130) => self.voice.say(&format!("saved: {label}")),
+            Some(INTERRUPTED) if job.leash.is_none() => {
+                self.voice.say(&format!("saved: {label}"));
+                ended.interrupted = true;
+            }
             _ => {
-                let reason = last_error(&job.log);
+                let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
+                let reason = last_error(&job.log, job.logged).unwrap_or(status);
                 let log = job.log.display();
                 self.voice.say(&format!("{count}: {label} failed: {reason} (all of it: {log})"));
-                ended.failed.push(label);
+                ended.failed.push(label.clone());
             }
         }
+        code == Some(0)
     }
 }
+
+/// Takes out those whose process is gone.
+fn exited(running: &mut Vec<Running>) -> Vec<Running> {
+    let is_gone = |job: &mut Running| !matches!(job.process.try_wait(), Ok(None));
+    running.extract_if(.., is_gone).collect()
+}
+
+/// A Ctrl-C at the terminal is for the parent alone: the leash tells its children.
+#[cfg(unix)]
+fn apart(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(not(unix))]
+fn apart(_command: &mut Command) {}
 
 /// Copies what a process tells to its log, and shows the last line of it.
 fn copy(stderr: ChildStderr, mut log: File, bar: Option<ProgressBar>) -> Option<JoinHandle<()>> {
     let copy = move || {
-        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
+        while matches!(stderr.read_until(b'\n', &mut line), Ok(count) if count > 0) {
             // A log that cannot be written is no reason to stop training.
-            let _ = writeln!(log, "{line}");
+            let _ = log.write_all(&line);
             if let Some(bar) = &bar {
-                bar.set_message(line);
+                bar.set_message(String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
             }
+            line.clear();
         }
     };
     thread::Builder::new().name("the log".to_owned()).spawn(copy).ok()
@@ -212,10 +254,12 @@ fn spinner(bars: &MultiProgress, label: &str) -> ProgressBar {
     bar
 }
 
-/// What a log says of why it ends.
-fn last_error(log: &Path) -> String {
-    let text = hwa_store::read_to_string(log).unwrap_or_default();
-    let error = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    let last = || text.lines().rev().find(|line| !line.trim().is_empty());
-    error.or_else(last).unwrap_or("it said nothing").to_owned()
+/// What a log says, from here on, of why it ends.
+fn last_error(log: &Path, from: u64) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned)
 }

@@ -9,18 +9,8 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// A run that is finished, and what it ran on.
-pub(crate) struct Finished {
-    /// Its figures.
-    pub(crate) figures: RunFigures,
-    /// The machine.
-    pub(crate) machine: Option<String>,
-    /// The commits of the programs that trained it.
-    pub(crate) commits: Vec<String>,
-}
-
 /// Reads a run's figures; nothing, if it is not finished.
-pub(crate) fn read(run: &Path, seed: u64) -> Result<Option<Finished>, Failure> {
+pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure> {
     let path = run.join("summary.json");
     if !path.is_file() {
         return Ok(None);
@@ -32,7 +22,10 @@ pub(crate) fn read(run: &Path, seed: u64) -> Result<Option<Finished>, Failure> {
         return Err(Failure::Run(anyhow::Error::msg(reason)));
     };
     let (models, steps) = extent(&run.join("events.jsonl"))?;
-    let figures = RunFigures {
+    let (machines, commits) = origin(&run.join("environment.json"));
+    let usage = summary.time.usage;
+    let known = |value: f64| (value > 0.0).then_some(value);
+    Ok(Some(RunFigures {
         seed,
         top1: chosen.top1,
         top5: chosen.top5,
@@ -43,21 +36,31 @@ pub(crate) fn read(run: &Path, seed: u64) -> Result<Option<Finished>, Failure> {
         models,
         steps,
         seconds: summary.time.seconds,
-        cpu: summary.time.usage.cpu,
-        peak_memory_mb: summary.time.usage.peak_memory_mb,
-    };
-    let environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
-    let environment: Value = serde_json::from_str(&environment).unwrap_or_default();
-    let text = |from: &Value, key: &str| from.get(key)?.as_str().map(str::to_owned);
-    let cores = environment.get("cores").and_then(Value::as_u64);
-    let machine = text(&environment, "cpu").zip(cores);
-    let resumed = environment.get("resumed").and_then(Value::as_array).into_iter().flatten();
-    let sessions = std::iter::once(&environment).chain(resumed);
-    Ok(Some(Finished {
-        figures,
-        machine: machine.map(|(cpu, cores)| format!("{cpu}, {cores} cores")),
-        commits: sessions.filter_map(|session| text(session, "commit")).collect(),
+        cpu: known(usage.cpu),
+        peak_memory_mb: known(usage.peak_memory_mb),
+        machines,
+        commits,
     }))
+}
+
+/// The machines and commits of a run's sessions, each once. They are only shown: what cannot be
+/// read is no reason not to make a table.
+fn origin(path: &Path) -> (Vec<String>, Vec<String>) {
+    let environment = read_to_string(path).unwrap_or_default();
+    let environment: Value = serde_json::from_str(&environment).unwrap_or_default();
+    let resumed = environment.get("resumed").and_then(Value::as_array).into_iter().flatten();
+    let (mut machines, mut commits) = (Vec::new(), Vec::new());
+    for session in std::iter::once(&environment).chain(resumed) {
+        let text = |key: &str| session.get(key).and_then(Value::as_str);
+        let cores = session.get("cores").and_then(Value::as_u64);
+        let machine = text("cpu").zip(cores).map(|(cpu, cores)| format!("{cpu}, {cores} cores"));
+        for (list, value) in
+            [(&mut machines, machine), (&mut commits, text("commit").map(str::to_owned))]
+        {
+            list.extend(value.filter(|value| !list.contains(value)));
+        }
+    }
+    (machines, commits)
 }
 
 /// Models, and the steps that each did.

@@ -5,16 +5,16 @@ use std::num::NonZeroU64;
 use hwa_train::{Experiment, ExperimentError, Method, Span};
 
 /// An experiment for a smaller machine, and what became of it.
-pub(crate) struct Scaled {
+pub(super) struct Scaled {
     /// What is trained.
-    pub(crate) experiment: Experiment,
+    pub(super) experiment: Experiment,
     /// What is told beside its figures.
-    pub(crate) note: String,
+    pub(super) note: String,
 }
 
 /// Takes `factor` of the epochs and of the training images. H becomes shorter, so that there
 /// are as many cycles as before; milestones and stages keep their share of the budget.
-pub(crate) fn scaled(
+pub(super) fn scaled(
     experiment: &Experiment,
     factor: f64,
     images: usize,

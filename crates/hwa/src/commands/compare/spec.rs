@@ -13,37 +13,40 @@ use crate::failure::Failure;
 /// What is compared, as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Spec {
+pub(super) struct Spec {
     /// What the folder of its runs is called.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// What it is about.
     #[serde(default)]
-    pub(crate) title: Option<String>,
+    pub(super) title: Option<String>,
+    /// What a reader of the table has to know.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
     /// A run of everything for each.
     #[serde(default = "first_seed")]
-    pub(crate) seeds: Vec<u64>,
+    pub(super) seeds: Vec<u64>,
     /// What is equal between methods: the steps of each model, the gradients of all, or one
     /// after the other.
     #[serde(default = "both_budgets")]
-    pub(crate) budgets: Vec<Budget>,
+    pub(super) budgets: Vec<Budget>,
     /// The rows.
-    pub(crate) methods: Vec<Entry>,
+    pub(super) methods: Vec<Entry>,
     /// The networks.
-    pub(crate) networks: Vec<Entry>,
+    pub(super) networks: Vec<Entry>,
     /// The data sets.
-    pub(crate) datasets: Vec<Entry>,
+    pub(super) datasets: Vec<Entry>,
     /// What all experiments have in common.
     #[serde(default)]
-    pub(crate) experiment: Table,
+    pub(super) experiment: Table,
     /// Published figures by data set, network and method.
     #[serde(default)]
-    pub(crate) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
+    pub(super) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
 }
 
 /// A method, a network or a data set: its name, or keys of an experiment with a `label`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a name or a table of keys of an experiment")]
-pub(crate) enum Entry {
+pub(super) enum Entry {
     /// The value of `method`, `model.name` or `data.dataset`.
     Name(String),
     /// Keys of an experiment.
@@ -53,7 +56,7 @@ pub(crate) enum Entry {
 /// Top-1 alone, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a percentage, or { top1, top5 }")]
-pub(crate) enum Figure {
+pub(super) enum Figure {
     /// In percent.
     Top1(f64),
     /// In percent, both.
@@ -67,17 +70,27 @@ pub(crate) enum Figure {
 
 /// A method on a data set with a network under a budget: runs that differ by their seed alone.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Cell {
+pub(super) struct Cell {
     /// The data set's label.
-    pub(crate) dataset: String,
+    pub(super) dataset: String,
     /// The network's label.
-    pub(crate) network: String,
+    pub(super) network: String,
     /// The method's label.
-    pub(crate) method: String,
+    pub(super) method: String,
     /// Where its runs are, below the comparison's folder.
-    pub(crate) folder: String,
+    pub(super) folder: String,
     /// What they train, but for the seed.
-    pub(crate) experiment: Experiment,
+    pub(super) experiment: Experiment,
+}
+
+impl Cell {
+    /// The method, and the budget if it is not the usual one.
+    pub(super) fn label(&self) -> String {
+        match self.experiment.budget {
+            Budget::PerModel => self.method.clone(),
+            Budget::Total => format!("{}, equal gradients", self.method),
+        }
+    }
 }
 
 fn first_seed() -> Vec<u64> {
@@ -99,7 +112,7 @@ impl From<Figure> for Published {
 
 impl Spec {
     /// Reads a comparison's text; `path` is for messages.
-    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
         let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
         let spec: Self =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
@@ -114,6 +127,14 @@ impl Spec {
                 return Err(wrong(format!("`{key}` must name at least one, found none")));
             }
         }
+        for (key, again) in [
+            ("seeds", repeated(&spec.seeds).map(u64::to_string)),
+            ("budgets", repeated(&spec.budgets).map(|budget| format!("{budget:?}"))),
+        ] {
+            if let Some(again) = again {
+                return Err(wrong(format!("`{key}` must name each once, found {again} again")));
+            }
+        }
         if slug(&spec.name).is_empty() {
             let found = &spec.name;
             return Err(wrong(format!("`name` must be the name of a folder, found {found:?}")));
@@ -122,7 +143,7 @@ impl Spec {
     }
 
     /// What the paper has for a row.
-    pub(crate) fn published(&self, cell: &Cell) -> Published {
+    pub(super) fn published(&self, cell: &Cell) -> Published {
         let networks = self.paper.get(&cell.dataset);
         let methods = networks.and_then(|networks| networks.get(&cell.network));
         let figure = methods.and_then(|methods| methods.get(&cell.method));
@@ -130,13 +151,17 @@ impl Spec {
     }
 
     /// Every experiment, by data set, network, method and budget. `path` is for messages.
-    pub(crate) fn cells(&self, path: &Path, sets: &[String]) -> Result<Vec<Cell>, Failure> {
+    pub(super) fn cells(&self, path: &Path, sets: &[String]) -> Result<Vec<Cell>, Failure> {
         let mut cells: Vec<Cell> = Vec::new();
-        for dataset in self.labelled(&self.datasets, &["data", "dataset"], path)? {
-            for network in self.labelled(&self.networks, &["model", "name"], path)? {
-                for method in self.labelled(&self.methods, &["method"], path)? {
+        let datasets = self.labelled(&self.datasets, &["data", "dataset"], path)?;
+        let networks = self.labelled(&self.networks, &["model", "name"], path)?;
+        let methods = self.labelled(&self.methods, &["method"], path)?;
+        self.check_paper([&datasets, &networks, &methods], path)?;
+        for dataset in &datasets {
+            for network in &networks {
+                for method in &methods {
                     for budget in &self.budgets {
-                        let parts = [&dataset, &network, &method];
+                        let parts = [dataset, network, method];
                         let Some(cell) = self.cell(parts, *budget, path, sets)? else { continue };
                         if cells.iter().any(|other| other.folder == cell.folder) {
                             let (path, folder) = (path.display(), &cell.folder);
@@ -199,6 +224,29 @@ impl Spec {
         Ok(Some(Cell { dataset, network, method, folder, experiment }))
     }
 
+    /// A figure under a label that nothing has would be missed by nobody.
+    fn check_paper(&self, labels: [&[(String, Table)]; 3], path: &Path) -> Result<(), Failure> {
+        let [datasets, networks, methods] = labels;
+        let check = |key: String, label: &String, known: &[(String, Table)]| {
+            if known.iter().any(|(known, _)| known == label) {
+                return Ok(());
+            }
+            let known: Vec<&str> = known.iter().map(|(label, _)| label.as_str()).collect();
+            let (path, known) = (path.display(), known.join(", "));
+            Err(Failure::usage(format!("{path}: `{key}` must be one of {known}, found {label:?}")))
+        };
+        for (dataset, by_network) in &self.paper {
+            check("paper".to_owned(), dataset, datasets)?;
+            for (network, by_method) in by_network {
+                check(format!("paper.{dataset}"), network, networks)?;
+                for method in by_method.keys() {
+                    check(format!("paper.{dataset}.{network}"), method, methods)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Each entry with its label and its keys; the label of a name is that name.
     fn labelled(
         &self,
@@ -209,7 +257,7 @@ impl Spec {
         let labelled = |entry: &Entry| {
             let mut keys = match entry {
                 Entry::Keys(keys) => keys.clone(),
-                Entry::Name(name) => return Ok((name.clone(), nested(key, name))),
+                Entry::Name(name) => nested(key, name),
             };
             let written = match keys.remove("label") {
                 Some(Value::String(label)) => Some(label),
@@ -220,14 +268,26 @@ impl Spec {
                 }
                 None => text_at(&keys, key),
             };
-            let label = written.filter(|label| !slug(label).is_empty()).ok_or_else(|| {
+            let label = written.ok_or_else(|| {
                 let (path, key) = (path.display(), key.join("."));
                 Failure::usage(format!("{path}: an entry without `{key}` needs a `label`"))
             })?;
+            // It names a folder, and stands in tables.
+            if slug(&label).is_empty() || label.contains(char::is_control) {
+                let path = path.display();
+                let reason = "must be a line with a letter from a to z or a digit";
+                return Err(Failure::usage(format!("{path}: `label` {reason}, found {label:?}")));
+            }
             Ok((label, keys))
         };
         entries.iter().map(labelled).collect()
     }
+}
+
+/// A value that is there twice.
+fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+    let mut numbered = values.iter().enumerate();
+    numbered.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
 
 /// A table with a value some tables down.
@@ -259,7 +319,7 @@ fn merge(into: &mut Table, keys: &Table) {
 }
 
 /// A label as the name of a folder.
-pub(crate) fn slug(label: &str) -> String {
+pub(super) fn slug(label: &str) -> String {
     let mut slug = String::new();
     for letter in label.to_lowercase().chars() {
         match letter {
@@ -338,6 +398,16 @@ HWA = 70.79
         assert!(error(&seed).contains("`seed` is no key"), "{}", error(&seed));
         let label = TEXT.replace("label = \"HWA\", method = \"hwa\",", "");
         assert!(error(&label).contains("without `method` needs a `label`"), "{}", error(&label));
+        let twice = TEXT.replace("seeds = [1, 2]", "seeds = [1, 2, 1]");
+        assert!(error(&twice).contains("`seeds` must name each once, found 1 again"));
+        let empty =
+            TEXT.replace("[\"digits\"]", "[\"\"]").replace("[paper.digits.", "[paper.\"\".");
+        assert!(error(&empty).contains("`label` must be a line"), "{}", error(&empty));
+        let control = TEXT.replace("label = \"HWA\"", "label = \"H\\nWA\"");
+        assert!(error(&control).contains("`label` must be a line"), "{}", error(&control));
+        let paper = TEXT.replace("HWA = 70.79", "HAW = 70.79");
+        let expected = "`paper.digits.resnet20` must be one of sgd, HWA, found \"HAW\"";
+        assert!(error(&paper).contains(expected), "{}", error(&paper));
         assert!(error("name = 3").starts_with("c.toml: "), "{}", error("name = 3"));
     }
 

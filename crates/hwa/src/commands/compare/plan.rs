@@ -1,0 +1,324 @@
+//! Which runs a comparison has, where they are, and what is known of them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hwa_report::{Comparison, Group, Row};
+use hwa_store::{StoreError, write_atomically};
+use hwa_train::{Budget, Experiment};
+
+use super::queue::Job;
+use super::spec::{Cell, Spec, slug};
+use super::{results, scale};
+use crate::arguments::{Compare, Train};
+use crate::commands::train::{Planned, Sources, as_in, toml_string};
+use crate::failure::Failure;
+
+/// Keys that entries of a comparison have, or the comparison itself.
+const NOT_TO_BE_SET: [&str; 6] = ["name", "seed", "budget", "method", "model.name", "data.dataset"];
+
+/// What is to be compared, and where. Tables are always of everything that the file names; what
+/// is trained now and shown in the end may be a part of it.
+pub(super) struct Plan {
+    spec: Spec,
+    cells: Vec<Cell>,
+    /// Whether each cell is among those that were asked for.
+    chosen: Vec<bool>,
+    /// The seeds that were asked for.
+    seeds: Vec<u64>,
+    notes: Vec<String>,
+    /// Where runs and tables are.
+    out: PathBuf,
+    /// What the tables' files are called.
+    stem: String,
+}
+
+impl Plan {
+    pub(super) fn new(arguments: &Compare, text: &str, path: &Path) -> Result<Self, Failure> {
+        let spec = Spec::parse(text, path)?;
+        let seeds = match arguments.seeds.as_slice() {
+            [] => spec.seeds.clone(),
+            asked => asked.to_vec(),
+        };
+        if let Some(other) = seeds.iter().find(|seed| !spec.seeds.contains(seed)) {
+            let known: Vec<String> = spec.seeds.iter().map(u64::to_string).collect();
+            let known = known.join(", ");
+            return Err(Failure::usage(format!("--seeds must be some of {known}, found {other}")));
+        }
+        let cells = spec.cells(path, &sets(arguments)?)?;
+        let chosen = chosen(&cells, &arguments.only)?;
+        let stem = match arguments.scale {
+            Some(scale) => format!("{}-scale{scale}", slug(&spec.name)),
+            None => slug(&spec.name),
+        };
+        let out = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(&stem));
+        let mut notes = spec.notes.clone();
+        if !arguments.sets.is_empty() {
+            notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
+        }
+        let mut plan = Self { spec, cells, chosen, seeds, notes, out, stem };
+        if let Some(factor) = arguments.scale {
+            plan.scale(factor)?;
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn title(&self) -> &str {
+        self.spec.title.as_deref().unwrap_or(&self.spec.name)
+    }
+
+    pub(super) fn out(&self) -> &Path {
+        &self.out
+    }
+
+    /// Runs that were asked for, done or not.
+    pub(super) fn num_runs(&self) -> usize {
+        self.chosen.iter().filter(|chosen| **chosen).count() * self.seeds.len()
+    }
+
+    /// Makes the experiments smaller, and notes what became of them.
+    fn scale(&mut self, factor: f64) -> Result<(), Failure> {
+        if !(factor > 0.0 && factor <= 1.0) {
+            let reason = format!("--scale must be above 0 and at most 1, found {factor}");
+            return Err(Failure::usage(reason));
+        }
+        let mut sources = Sources::default();
+        let mut notes: Vec<(String, String, Vec<String>)> = Vec::new();
+        for cell in &mut self.cells {
+            let located = |failure: Failure| in_cell(cell, &failure);
+            let images = sources.open(&cell.experiment.data).map_err(|e| located(e.into()))?;
+            let images = images.splits.train.len();
+            let scaled = scale::scaled(&cell.experiment, factor, images);
+            let scaled = scaled.map_err(|error| located(error.into()))?;
+            let label = cell.label();
+            let same = |note: &&mut (String, String, Vec<String>)| {
+                note.0 == cell.dataset && note.1 == scaled.note
+            };
+            match notes.iter_mut().find(same) {
+                Some((_, _, labels)) if labels.contains(&label) => {}
+                Some((_, _, labels)) => labels.push(label),
+                None => notes.push((cell.dataset.clone(), scaled.note, vec![label])),
+            }
+            cell.experiment = scaled.experiment;
+        }
+        for (dataset, note, labels) in notes {
+            let labels = labels.join(", ");
+            self.notes.push(format!("Scaled by {factor}: {dataset}, {labels}: {note}."));
+        }
+        Ok(())
+    }
+
+    fn dir(&self, cell: &Cell, seed: u64) -> PathBuf {
+        self.out.join(&cell.folder).join(format!("seed{seed}"))
+    }
+
+    /// Makes sure that the runs that there are are of these experiments.
+    pub(super) fn check_runs(&self) -> Result<(), Failure> {
+        for cell in &self.cells {
+            for seed in &self.spec.seeds {
+                self.check_run(cell, *seed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, cell: &Cell, seed: u64) -> Result<(), Failure> {
+        let dir = self.dir(cell, seed);
+        if !dir.join("experiment.toml").is_file() && !dir.join("summary.json").is_file() {
+            return Ok(());
+        }
+        let asked = Experiment { seed, ..cell.experiment.clone() };
+        let model = asked.model.clone();
+        let checked = as_in(&dir, asked).and_then(|stored| {
+            // A resumed run takes these from itself.
+            let same = |path: &Option<PathBuf>| {
+                path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+            };
+            let equal = same(&stored.model.weights) == same(&model.weights);
+            match equal && stored.model.new_head == model.new_head {
+                true => Ok(()),
+                false => Err(Failure::usage(format!(
+                    "{} is another experiment: it begins with other weights",
+                    dir.display()
+                ))),
+            }
+        });
+        checked.map_err(|failure| {
+            Failure::usage(format!("{failure}; remove that run, or choose another --out"))
+        })
+    }
+
+    /// What is not done yet. Every experiment of it is written, and validated against its data
+    /// and its network before the first one is trained.
+    pub(super) fn jobs(&self) -> Result<Vec<Job>, Failure> {
+        let mut jobs = Vec::new();
+        let mut sources = Sources::default();
+        for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
+            let experiment = self.out.join(&cell.folder).join("experiment.toml");
+            let to_do = |seed: &&u64| !self.dir(cell, **seed).join("summary.json").is_file();
+            let seeds: Vec<u64> = self.seeds.iter().filter(to_do).copied().collect();
+            if seeds.is_empty() {
+                continue;
+            }
+            write_experiment(&experiment, &cell.experiment)?;
+            let asked = Train { experiment: Some(experiment.clone()), ..Train::default() };
+            Planned::with(&asked, &mut sources).map_err(|failure| in_cell(cell, &failure))?;
+            jobs.extend(seeds.into_iter().map(|seed| Job {
+                label: format!("{}, seed {seed}", self.label(cell)),
+                experiment: experiment.clone(),
+                seed,
+                dir: self.dir(cell, seed),
+                models: cell.experiment.num_models().get(),
+                threads: cell.experiment.threads.map(|threads| threads.get()),
+                decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
+            }));
+        }
+        // A column of a table is better than a row; and what needs more cores comes first,
+        // because what needs fewer can be put beside it.
+        let place = |seed| self.seeds.iter().position(|known| *known == seed);
+        jobs.sort_by_key(|job: &Job| (place(job.seed), Reverse(job.models)));
+        Ok(jobs)
+    }
+
+    /// A cell by what tells it apart from the others.
+    fn label(&self, cell: &Cell) -> String {
+        let mut label = cell.label();
+        if self.cells.iter().any(|other| other.network != cell.network) {
+            label = format!("{label}, {}", cell.network);
+        }
+        if self.cells.iter().any(|other| other.dataset != cell.dataset) {
+            label = format!("{label}, {}", cell.dataset);
+        }
+        label
+    }
+
+    /// The file of a table of this kind.
+    pub(super) fn table(&self, kind: &str) -> PathBuf {
+        self.out.join(format!("{}.{kind}", self.stem))
+    }
+
+    /// The tables of what is done, in all their forms.
+    pub(super) fn write_tables(&self) -> Result<Comparison, Failure> {
+        let comparison = self.comparison()?;
+        let json = serde_json::to_string_pretty(&comparison)?;
+        std::fs::create_dir_all(&self.out).map_err(StoreError::io("create", &self.out))?;
+        for (kind, text) in
+            [("md", comparison.to_markdown()), ("csv", comparison.to_csv()), ("json", json + "\n")]
+        {
+            write_atomically(&self.table(kind), |file| file.write_all(text.as_bytes()))?;
+        }
+        Ok(comparison)
+    }
+
+    fn comparison(&self) -> Result<Comparison, Failure> {
+        let mut comparison = Comparison {
+            title: self.title().to_owned(),
+            notes: self.notes.clone(),
+            ..Comparison::default()
+        };
+        let mut rows: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+        for cell in &self.cells {
+            let mut runs = Vec::new();
+            for seed in &self.spec.seeds {
+                if let Some(run) = results::read(&self.dir(cell, *seed), *seed)? {
+                    self.check_run(cell, *seed)?;
+                    runs.push(run);
+                }
+            }
+            let group = Group::new(self.spec.seeds.len(), runs);
+            let key = (cell.dataset.as_str(), cell.network.as_str(), cell.method.as_str());
+            let index = *rows.entry(key).or_insert_with(|| {
+                comparison.rows.push(Row {
+                    dataset: cell.dataset.clone(),
+                    network: cell.network.clone(),
+                    method: cell.method.clone(),
+                    gradients_per_step: cell.experiment.gradients_per_step(),
+                    per_model: None,
+                    total: None,
+                    paper: self.spec.published(cell),
+                });
+                comparison.rows.len() - 1
+            });
+            let row = &mut comparison.rows[index];
+            let asked = |budget| self.spec.budgets.contains(&budget);
+            let single = row.gradients_per_step == 1;
+            if cell.experiment.budget == Budget::Total || (single && asked(Budget::Total)) {
+                row.total = Some(group.clone());
+            }
+            if cell.experiment.budget == Budget::PerModel && asked(Budget::PerModel) {
+                row.per_model = Some(group);
+            }
+        }
+        Ok(comparison)
+    }
+
+    /// The part that was asked for.
+    pub(super) fn shown(&self, comparison: &Comparison) -> Comparison {
+        let is_chosen = |row: &&Row| {
+            let of_row = |cell: &Cell| {
+                (&cell.dataset, &cell.network, &cell.method)
+                    == (&row.dataset, &row.network, &row.method)
+            };
+            self.cells.iter().zip(&self.chosen).any(|(cell, chosen)| *chosen && of_row(cell))
+        };
+        let rows = comparison.rows.iter().filter(is_chosen).cloned().collect();
+        Comparison { rows, ..comparison.clone() }
+    }
+}
+
+/// What is set for all experiments.
+fn sets(arguments: &Compare) -> Result<Vec<String>, Failure> {
+    let mut sets = arguments.sets.clone();
+    for set in &sets {
+        let key = set.split_once('=').map_or(set.as_str(), |(key, _)| key).trim();
+        if NOT_TO_BE_SET.contains(&key) {
+            return Err(Failure::usage(format!(
+                "--set {set}: `{key}` is what is compared: it stands in the file"
+            )));
+        }
+    }
+    if let Some(dir) = &arguments.data_dir {
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        sets.push(format!("data.dir={}", toml_string(&dir)));
+    }
+    Ok(sets)
+}
+
+/// Which cells have one of the labels, for each kind of label that is named.
+fn chosen(cells: &[Cell], labels: &[String]) -> Result<Vec<bool>, Failure> {
+    let kinds: [fn(&Cell) -> &str; 3] =
+        [|cell| &cell.dataset, |cell| &cell.network, |cell| &cell.method];
+    let mut known: Vec<&str> = Vec::new();
+    for name in cells.iter().flat_map(|cell| kinds.map(|kind| kind(cell))) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    if let Some(label) = labels.iter().find(|label| !known.contains(&label.as_str())) {
+        let known = known.join(", ");
+        return Err(Failure::usage(format!("--only must be one of {known}, found {label:?}")));
+    }
+    let is_chosen = |cell: &Cell| {
+        kinds.iter().all(|kind| {
+            let of_kind = |label: &&String| cells.iter().any(|cell| kind(cell) == label.as_str());
+            let mut named = labels.iter().filter(of_kind).peekable();
+            named.peek().is_none() || named.any(|label| label == kind(cell))
+        })
+    };
+    Ok(cells.iter().map(is_chosen).collect())
+}
+
+/// A failure that says which experiment it is about.
+fn in_cell(cell: &Cell, failure: &Failure) -> Failure {
+    let Cell { dataset, network, .. } = cell;
+    Failure::usage(format!("{} on {dataset} with {network}: {failure}", cell.label()))
+}
+
+fn write_experiment(path: &Path, experiment: &Experiment) -> Result<(), Failure> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+    }
+    let text = experiment.to_commented_toml()?;
+    Ok(write_atomically(path, |file| file.write_all(text.as_bytes()))?)
+}

@@ -1,0 +1,444 @@
+//! The figures of a run, and of several.
+
+use std::ops::Range;
+
+use hwa_train::{Evaluation, Judged, ModelReport};
+
+use crate::axis::Axis;
+use crate::chart::{Bars, Boxes, Chart, Figure, Lines, Mark, Series};
+use crate::record::Record;
+use crate::svg::Tone;
+
+/// The levels of weights have the same colours in every figure.
+const OUTER: Tone = Tone::Series(1);
+const INNER: Tone = Tone::Series(2);
+/// And windows the others.
+const WINDOWS: [Tone; 5] =
+    [Tone::Series(0), Tone::Series(3), Tone::Series(4), Tone::Series(5), Tone::Series(6)];
+
+/// Judged cycles from which on the beginning may be cut off.
+const FEWEST_TO_CUT: usize = 6;
+
+impl Record {
+    /// Everything that can be drawn of this run.
+    pub fn figures(&self) -> Vec<Figure> {
+        [
+            self.accuracy(),
+            self.validation_loss(),
+            self.training_loss(),
+            self.restarts(),
+            self.distances(),
+            self.rate(),
+            self.time(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Accuracy of each level by cycle.
+    pub fn accuracy(&self) -> Option<Figure> {
+        let series = self.levels(|evaluation| evaluation.top1);
+        let chosen = self.judged.iter().rev().find_map(|judged| judged.chosen);
+        let marks: Vec<Mark> = chosen
+            .map(|choice| {
+                let (cycle, top1) = (choice.cycle, 100.0 * choice.score.accuracy);
+                let label = format!("chosen: cycle {cycle}, {top1:.2} %");
+                Mark { label, at: (cycle as f64, top1) }
+            })
+            .into_iter()
+            .collect();
+        let y = Axis::measuring("validation accuracy, %").within(later_range(&series, &marks));
+        let mut series = series;
+        series.extend(self.test_curve());
+        lines(
+            "accuracy",
+            "Accuracy by cycle",
+            "The weights of each level on the validation images; the ring marks what validation \
+             chose.",
+            Lines { x: Axis::counting("cycle"), y, series, marks },
+        )
+    }
+
+    /// Loss of each level by cycle.
+    pub fn validation_loss(&self) -> Option<Figure> {
+        let series = self.levels(|evaluation| evaluation.loss);
+        lines(
+            "validation-loss",
+            "Validation loss by cycle",
+            "Mean cross entropy of each level on the validation images.",
+            Lines {
+                x: Axis::counting("cycle"),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series,
+                marks: Vec::new(),
+            },
+        )
+    }
+
+    /// Loss on the training batches.
+    pub fn training_loss(&self) -> Option<Figure> {
+        let mean = self.by_cycle(|model| model.loss);
+        let series = vec![Series { name: "mean over the cycle".into(), tone: INNER, points: mean }];
+        lines(
+            "training-loss",
+            "Training loss by cycle",
+            "Mean cross entropy of the batches that the models were trained on, over each cycle.",
+            Lines {
+                x: Axis::counting("cycle"),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series,
+                marks: Vec::new(),
+            },
+        )
+    }
+
+    /// What the average does to the loss, and what training on from it does.
+    pub fn restarts(&self) -> Option<Figure> {
+        if self.is_single() {
+            return None;
+        }
+        let first = self.by_cycle(|model| model.first_loss);
+        let last = self.by_cycle(|model| model.last_loss);
+        let at_sync = first.iter().skip(1).zip(&last).map(|(next, this)| (this.0, next.1 - this.1));
+        let inside = first.iter().zip(&last).map(|(first, last)| (first.0, last.1 - first.1));
+        let series = vec![
+            Series {
+                name: "at the synchronization".into(),
+                tone: OUTER,
+                points: at_sync.collect(),
+            },
+            Series { name: "within the cycle".into(), tone: INNER, points: inside.collect() },
+        ];
+        lines(
+            "restarts",
+            "How the training loss changes",
+            "From the last batch of a cycle to the first of the next, which begins with the \
+             average; and from the first batch of a cycle to its last. Below zero is down. Single \
+             batches are noisy.",
+            Lines {
+                x: Axis::counting("cycle"),
+                y: Axis::measuring("change of the batch loss"),
+                series,
+                marks: Vec::new(),
+            },
+        )
+    }
+
+    /// How far models go from each other within a cycle.
+    pub fn distances(&self) -> Option<Figure> {
+        if self.is_single() {
+            return None;
+        }
+        let to_average = self.by_cycle(|model| model.distance);
+        let apart = |models: &[ModelReport]| {
+            let squares: f64 = models.iter().map(|model| model.distance.powi(2)).sum();
+            // The squares of all differences sum to K times those of the distances to the mean.
+            (2.0 * squares / (models.len().max(2) - 1) as f64).sqrt()
+        };
+        let cycles = self.cycles.iter();
+        let apart = cycles.map(|c| (c.cycle as f64, apart(&c.models))).collect();
+        let series = vec![
+            Series { name: "between two models".into(), tone: Tone::Series(5), points: apart },
+            Series { name: "to their average".into(), tone: OUTER, points: to_average },
+        ];
+        lines(
+            "distances",
+            "How far the models are apart",
+            "Euclidean distance of the weights at the end of each cycle, before they are averaged: \
+             between two models (root mean square) and to the average (mean).",
+            Lines {
+                x: Axis::counting("cycle"),
+                y: Axis::measuring("distance"),
+                series,
+                marks: Vec::new(),
+            },
+        )
+    }
+
+    /// The learning rate.
+    pub fn rate(&self) -> Option<Figure> {
+        let points = self.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect();
+        let series = vec![Series { name: "rate".into(), tone: Tone::Series(5), points }];
+        lines(
+            "rate",
+            "Learning rate",
+            "In the last step of each cycle.",
+            Lines {
+                x: Axis::counting("cycle"),
+                y: Axis::measuring("learning rate"),
+                series,
+                marks: Vec::new(),
+            },
+        )
+    }
+
+    /// Where the time went.
+    pub fn time(&self) -> Option<Figure> {
+        let values = self.times();
+        if values.iter().sum::<f64>() <= 0.0 {
+            return None;
+        }
+        let bars = vec![(self.label(), values)];
+        Some(time_figure(bars))
+    }
+
+    /// Minutes in steps, waiting for data, synchronizing, and of the judge beside them.
+    fn times(&self) -> Vec<f64> {
+        let models = || self.cycles.iter().flat_map(|cycle| &cycle.models);
+        let count = self.started.num_models.max(1) as f64;
+        let steps = models().map(|model| model.time.steps).sum::<f64>() / count;
+        let data = models().map(|model| model.time.data).sum::<f64>() / count;
+        let sync: f64 = self.cycles.iter().map(|cycle| cycle.time.synchronization).sum();
+        let judge: f64 = self.judged.iter().map(|judged| judged.time.seconds).sum();
+        [steps, data, sync, judge].map(|seconds| seconds / 60.0).to_vec()
+    }
+
+    /// The levels that were judged, by cycle.
+    fn levels(&self, value: fn(&Evaluation) -> f64) -> Vec<Series> {
+        let by_cycle = |of: &dyn Fn(&Judged) -> Option<f64>| -> Vec<(f64, f64)> {
+            let points = self.judged.iter();
+            points.filter_map(|judged| Some((judged.cycle as f64, of(judged)?))).collect()
+        };
+        let inner = by_cycle(&|judged| {
+            let count = judged.inner.len() as f64;
+            (count > 0.0).then(|| judged.inner.iter().map(value).sum::<f64>() / count)
+        });
+        let outer = by_cycle(&|judged| judged.outer.as_ref().map(value));
+        let mut levels = Vec::new();
+        let single = self.is_single();
+        let names = match single {
+            true => ["model, running statistics", self.offers()],
+            false => ["inner (mean)", "outer"],
+        };
+        for (name, tone, points) in [(names[0], INNER, inner), (names[1], OUTER, outer)] {
+            if !points.is_empty() {
+                levels.push(Series { name: name.to_owned(), tone, points });
+            }
+        }
+        for (index, window) in self.started.windows.iter().enumerate() {
+            let points = by_cycle(&|judged| {
+                let of_window = judged.hwa.iter().find(|hwa| hwa.window == index)?;
+                Some(value(&of_window.evaluation))
+            });
+            if !points.is_empty() {
+                let name = window_name(single, window.length.map(|length| length.get()));
+                levels.push(Series { name, tone: WINDOWS[index % WINDOWS.len()], points });
+            }
+        }
+        levels
+    }
+
+    fn offers(&self) -> &str {
+        match self.started.offers.as_str() {
+            "" => "model",
+            offers => offers,
+        }
+    }
+
+    /// What the final pass measured of every cycle on test, if it did.
+    fn test_curve(&self) -> Option<Series> {
+        let best = self.summary.as_ref()?.best_on_test.as_ref()?;
+        let window = best.window;
+        let of_window = best.curve.iter().filter(|point| point.1 == window);
+        let points: Vec<(f64, f64)> = of_window.map(|p| (p.0 as f64, p.2)).collect();
+        let series = Series { name: "on test".to_owned(), tone: Tone::Series(7), points };
+        (!series.points.is_empty()).then_some(series)
+    }
+
+    /// A mean over the models by cycle.
+    fn by_cycle(&self, value: fn(&ModelReport) -> f64) -> Vec<(f64, f64)> {
+        let mean = |models: &[ModelReport]| {
+            models.iter().map(value).sum::<f64>() / models.len().max(1) as f64
+        };
+        self.cycles.iter().map(|c| (c.cycle as f64, mean(&c.models))).collect()
+    }
+
+    /// The level that is the method's result, by cycle: what runs are compared by.
+    fn result(&self, value: fn(&Evaluation) -> f64) -> Vec<(f64, f64)> {
+        self.levels(value).pop().map_or_else(Vec::new, |series| series.points)
+    }
+}
+
+/// What an offline average is called. With one model nothing is hierarchical.
+pub(crate) fn window_name(single: bool, length: Option<usize>) -> String {
+    match (single, length) {
+        (_, None) => "average of all samples".to_owned(),
+        (true, Some(length)) => format!("average, window {length}"),
+        (false, Some(length)) => format!("HWA, window {length}"),
+    }
+}
+
+/// Figures of several runs together: curve by curve, and boxes over seeds.
+pub fn compared(records: &[Record]) -> Vec<Figure> {
+    let names = names(records);
+    let each = |points: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Series> {
+        let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
+            // By epochs: runs may have cycles of different length.
+            let cycle_of = |cycle: f64| {
+                let ended = record.cycles.iter().find(|ended| ended.cycle as f64 == cycle);
+                ended.map_or(cycle, |ended| record.epoch(ended.step))
+            };
+            let points = points(record).into_iter().map(|(c, y)| (cycle_of(c), y)).collect();
+            Series { name: name.clone(), tone: Tone::Series(number), points }
+        });
+        series.filter(|series| !series.points.is_empty()).collect()
+    };
+    let epochs = || Axis::counting("epoch");
+    let accuracy = each(&|record| record.result(|evaluation| evaluation.top1));
+    let y = Axis::measuring("validation accuracy, %").within(later_range(&accuracy, &[]));
+    let x = epochs();
+    let mut figures: Vec<Figure> = [
+        lines(
+            "accuracy",
+            "Accuracy by epoch",
+            "The result of each run (its averaged weights, where it averages) on the validation \
+             images.",
+            Lines { x, y, series: accuracy, marks: Vec::new() },
+        ),
+        lines(
+            "validation-loss",
+            "Validation loss by epoch",
+            "Mean cross entropy of the same weights.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series: each(&|record| record.result(|evaluation| evaluation.loss)),
+                marks: Vec::new(),
+            },
+        ),
+        lines(
+            "training-loss",
+            "Training loss by epoch",
+            "Mean cross entropy of the batches that were trained on.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series: each(&|record| record.by_cycle(|model| model.loss)),
+                marks: Vec::new(),
+            },
+        ),
+        lines(
+            "rate",
+            "Learning rate",
+            "In the last step of each cycle.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("learning rate"),
+                series: each(&|record| {
+                    record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
+                }),
+                marks: Vec::new(),
+            },
+        ),
+        boxes(records),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let bars: Vec<(String, Vec<f64>)> =
+        names.into_iter().zip(records.iter().map(Record::times)).collect();
+    if bars.iter().any(|(_, values)| values.iter().sum::<f64>() > 0.0) {
+        figures.push(time_figure(bars));
+    }
+    figures
+}
+
+/// Names that tell runs apart: by method and seed if that does, else by folder too.
+fn names(records: &[Record]) -> Vec<String> {
+    let labels: Vec<String> = records.iter().map(Record::label).collect();
+    let unique = |label: &String| labels.iter().filter(|other| *other == label).count() == 1;
+    let name = |(record, label): (&Record, &String)| match unique(label) {
+        true => label.clone(),
+        false => format!("{} ({label})", record.name),
+    };
+    records.iter().zip(&labels).map(name).collect()
+}
+
+/// Boxes of the accuracy on test over runs that differ by their seed alone.
+fn boxes(records: &[Record]) -> Option<Figure> {
+    let mut groups: Vec<(String, String, Vec<f64>)> = Vec::new();
+    for record in records {
+        let Some(top1) = record.summary.as_ref().and_then(|s| s.test.chosen).map(|e| e.top1) else {
+            continue;
+        };
+        let same = record.without_seed();
+        match groups.iter_mut().find(|(key, _, _)| *key == same) {
+            Some((_, _, values)) => values.push(top1),
+            None => {
+                let name = record.key("method").unwrap_or_else(|| record.name.clone());
+                groups.push((same, name, vec![top1]));
+            }
+        }
+    }
+    if groups.iter().all(|(_, _, values)| values.len() < 2) {
+        return None;
+    }
+    let groups = groups.into_iter().map(|(_, name, values)| (name, values)).collect();
+    Some(Figure {
+        name: "seeds".to_owned(),
+        title: "Test accuracy over seeds".to_owned(),
+        caption: "Of the weights that validation chose: quartiles, median, and every run."
+            .to_owned(),
+        chart: Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups }),
+    })
+}
+
+fn time_figure(bars: Vec<(String, Vec<f64>)>) -> Figure {
+    let parts = ["steps", "waiting for data", "synchronization", "judging (beside)"];
+    Figure {
+        name: "time".to_owned(),
+        title: "Where the time went".to_owned(),
+        caption: "Per model; the judge works beside training.".to_owned(),
+        chart: Chart::Bars(Bars {
+            x: Axis::measuring("minutes"),
+            parts: parts.map(str::to_owned).to_vec(),
+            bars,
+        }),
+    }
+}
+
+/// A figure of lines; nothing, if there are none.
+fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure> {
+    lines.series.iter().any(|series| !series.points.is_empty()).then(|| Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        chart: Chart::Lines(lines),
+    })
+}
+
+/// From the lowest point of the later two thirds, where the curves differ by little: the steep
+/// beginning would press them flat.
+fn later_range(series: &[Series], marks: &[Mark]) -> Range<f64> {
+    let judged = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    let points = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
+    let last = points().map(|(x, _)| *x).fold(0.0, f64::max);
+    // A short run is all beginning.
+    let early = if judged < FEWEST_TO_CUT { 0.0 } else { last / 3.0 };
+    let later = points().filter(|(x, _)| *x > early).chain(marks.iter().map(|mark| &mark.at));
+    let low = later.map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
+    let high = points().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
+    let (low, high) = if low <= high { (low, high) } else { (0.0, 100.0) };
+    let room = (0.06 * (high - low)).max(0.5);
+    (low - room).max(0.0)..(high + room).min(100.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(points: &[(f64, f64)]) -> Vec<Series> {
+        vec![Series { name: "a".into(), tone: OUTER, points: points.to_vec() }]
+    }
+
+    #[test]
+    fn the_beginning_does_not_set_the_range() {
+        let mut points =
+            vec![(1.0, 10.0), (2.0, 60.0), (3.0, 95.0), (4.0, 95.0), (5.0, 96.0), (6.0, 96.0)];
+        // Cycles 1 and 2 of 6 are the first third.
+        assert_eq!(later_range(&series(&points), &[]), 94.5..96.5);
+        points.truncate(3);
+        assert!(later_range(&series(&points), &[]).start < 10.0, "a short run is shown whole");
+    }
+}

@@ -1,14 +1,13 @@
-//! Figures of a run, from its events, and tables of many runs.
+//! What a run, or many, look like: figures, pages and tables.
 //!
-//! Everything is drawn from `events.jsonl`: [`Curves`] are read from it, and
-//! [`Curves::to_svg`] draws them. A [`Comparison`] has the figures of runs that differ by their
-//! method and seed, and is written as Markdown, CSV and JSON.
+//! Everything comes from `events.jsonl`: a [`Record`] is read from it, and has figures
+//! ([`Record::figures`]), which are drawn as SVG and written as CSV. [`page`] makes one HTML file of
+//! them. A [`Comparison`] has the figures of runs that differ by their method and seed, and is
+//! written as Markdown, CSV and JSON.
 
 mod axis;
 mod chart;
 mod comparison;
-mod curves;
-mod figure;
 mod figures;
 mod page;
 mod record;
@@ -17,7 +16,6 @@ mod svg;
 pub use axis::Axis;
 pub use chart::{Bars, Boxes, Chart, Figure, Lines, Mark, Series};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table};
-pub use curves::{Curve, Curves, Level};
 pub use figures::compared;
 pub use page::{Page, PageOptions, page};
 pub use record::Record;

@@ -9,7 +9,7 @@
 //! best.safetensors     the chosen weights, ready to use
 //! summary.json         the final figures
 //! left-out.json        images that could not be read
-//! report/curves.svg    accuracy by cycle
+//! report/index.html    a page about it, with its figures beside
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -145,12 +145,13 @@ impl RunDir {
         CheckpointStore::new(self.checkpoints_folder())
     }
 
-    /// The figure of accuracy by cycle.
-    pub fn curves(&self) -> PathBuf {
-        self.report().join("curves.svg")
+    /// The page about it.
+    pub fn page(&self) -> PathBuf {
+        self.report().join("index.html")
     }
 
-    fn report(&self) -> PathBuf {
+    /// The folder of the page and its figures.
+    pub fn report(&self) -> PathBuf {
         self.path.join("report")
     }
 

@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Train(Train),
     /// Compare methods: train what is not done yet, and make a table
     Compare(Compare),
+    /// Make a page about runs: curves, tables, settings
+    Report(Report),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights
@@ -143,6 +145,30 @@ pub(crate) struct Compare {
     /// End with one JSON object on standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa report runs/digits-hwa                   runs/digits-hwa/report/index.html
+  hwa report runs/digits-* -o report           several beside each other
+  hwa report runs/mine                         all runs of a comparison
+  hwa report runs/digits-hwa --serve           a training that is under way
+
+The page is one file that needs nothing else; beside it each figure is an SVG and a CSV.")]
+pub(crate) struct Report {
+    /// Run directories, or folders with runs in them
+    #[arg(required = true, value_name = "RUN")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where the page goes; by default report/ in the run, or here for several
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Show it to a browser on this machine instead, as it is at every moment
+    #[arg(long, conflicts_with = "out")]
+    pub(crate) serve: bool,
+    /// The port for that; 0 is any that is free
+    #[arg(long, default_value = "8080", requires = "serve")]
+    pub(crate) port: u16,
 }
 
 /// Weights of a network, and a data set for them.

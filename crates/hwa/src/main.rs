@@ -11,6 +11,7 @@ mod left_out;
 mod notices;
 mod opened;
 mod output;
+mod pages;
 mod summary;
 mod table;
 mod terminal;
@@ -38,6 +39,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => commands::train::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

@@ -18,14 +18,14 @@ pub(crate) fn describe(
 ) -> String {
     let models = summary.test.inner.len();
     format!(
-        "\n{}\n{}\n{}\n{}\nrun:     {}\nweights: {}\ncurves:  {}\n",
+        "\n{}\n{}\n{}\n{}\nrun:     {}\nweights: {}\nreport:  {}\n",
         aligned(&rows(summary, windows, offers)),
         footnote(models),
         choice(summary),
         times(summary, models),
         run.display(),
         run.join("best.safetensors").display(),
-        run.join("report/curves.svg").display(),
+        run.join("report/index.html").display(),
     )
 }
 

@@ -7,4 +7,5 @@ pub(crate) mod evaluate;
 pub(crate) mod fetch;
 pub(crate) mod models;
 pub(crate) mod recalibrate;
+pub(crate) mod report;
 pub(crate) mod train;

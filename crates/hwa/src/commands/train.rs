@@ -10,7 +10,7 @@ use std::thread;
 use hwa_core::Weights;
 use hwa_data::{DataError, Source};
 use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
-use hwa_report::Curves;
+use hwa_report::PageOptions;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model,
@@ -27,6 +27,7 @@ use crate::left_out::LeftOut;
 use crate::notices;
 use crate::opened;
 use crate::output::{give, tell};
+use crate::pages::{self, Refresher};
 use crate::summary::{describe, json_summary};
 use crate::terminal::Voice;
 
@@ -54,9 +55,8 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
     match outcome? {
         Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
         Outcome::Finished(summary) => {
-            if !finished || !dir.curves().exists() {
-                let name = dir.path().file_name().unwrap_or_default();
-                draw_or_say_why_not(&plan.title(name.display()), &dir);
+            if !finished || !dir.page().exists() {
+                draw_or_say_why_not(&dir);
             }
             let text = describe(dir.path(), &summary, &plan.settings.plan.windows, plan.offers());
             show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
@@ -161,7 +161,7 @@ impl Planned {
                 allow_other_arithmetic: arguments.allow_other_arithmetic,
             },
             threads_per_model: self.threads(),
-            observer: &Mutex::new(console),
+            observer: &Mutex::new(Refresher::new(console, dir.path())),
             interrupt,
         };
         if arguments.resume.is_some() && !dir.summary().is_file() {
@@ -540,20 +540,14 @@ fn quiet_panics_of_models() {
     }));
 }
 
-/// A figure that cannot be drawn is no reason to withhold the result.
-fn draw_or_say_why_not(title: &str, dir: &RunDir) {
-    if let Err(failure) = draw(title, dir) {
-        tell(format_args!("the curves could not be drawn: {failure}"));
+/// A page that cannot be written is no reason to withhold the result.
+fn draw_or_say_why_not(dir: &RunDir) {
+    let runs = [dir.path().to_owned()];
+    let options = PageOptions { files: true, ..PageOptions::default() };
+    let drawn = pages::of_runs(&runs, options).and_then(|page| pages::write(&page, &dir.report()));
+    if let Err(failure) = drawn {
+        tell(format_args!("the report could not be written: {failure}"));
     }
-}
-
-/// Draws the accuracy by cycle.
-fn draw(title: &str, dir: &RunDir) -> Result<(), Failure> {
-    let events = read_to_string(&dir.events())?;
-    let svg = Curves::from_events(&events)
-        .and_then(|curves| curves.to_svg(title))
-        .map_err(|error| Failure::Run(error.into()))?;
-    Ok(write_atomically(&dir.curves(), |file| file.write_all(svg.as_bytes()))?)
 }
 
 fn show(arguments: &Train, text: &str, summary: Value) {

@@ -1,0 +1,116 @@
+//! `hwa report`: pages about runs, written or served.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use hwa_report::PageOptions;
+
+use crate::arguments::Report;
+use crate::failure::Failure;
+use crate::output::{give, tell};
+use crate::pages;
+
+/// How long a browser may take to ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest line of a request that is read.
+const LONGEST: u64 = 8192;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Report) -> Result<(), Failure> {
+    let runs = pages::runs(&arguments.runs)?;
+    if arguments.serve {
+        return serve(runs, arguments.port);
+    }
+    let folder = match (&arguments.out, runs.as_slice()) {
+        (Some(out), _) => out.clone(),
+        (None, [one]) => one.join("report"),
+        (None, _) => PathBuf::from("report"),
+    };
+    let options = PageOptions { files: true, ..PageOptions::default() };
+    let page = pages::of_runs(&runs, options)?;
+    pages::write(&page, &folder)?;
+    give(folder.join("index.html").display());
+    Ok(())
+}
+
+/// Shows the page as it is at every moment, to browsers on this machine.
+fn serve(runs: Vec<PathBuf>, port: u16) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::Run(anyhow::anyhow!("cannot listen on port {port} of this machine: {error}"))
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    give(format_args!("http://localhost:{port}/"));
+    tell("Ctrl-C ends it");
+    for stream in listener.incoming().flatten() {
+        let runs = runs.clone();
+        // A browser that does not come to the point keeps no other one waiting.
+        let answer = move || drop(answer(stream, &runs));
+        drop(thread::Builder::new().name("a browser".to_owned()).spawn(answer));
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(stream.try_clone()?.take(8 * LONGEST));
+    let mut request = String::new();
+    reader.read_line(&mut request)?;
+    let mut host = String::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("host")
+        {
+            host = value.trim().to_owned();
+        }
+    }
+    let (status, kind, body) = respond(&request, &host, runs);
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )?;
+    stream.write_all(body.as_bytes())
+}
+
+fn respond(request: &str, host: &str, runs: &[PathBuf]) -> (&'static str, &'static str, String) {
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    // A page from elsewhere that has our address under its own name is not let in.
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if !matches!(name, "localhost" | "127.0.0.1") {
+        return ("403 Forbidden", "text/plain", "only from this machine\n".to_owned());
+    }
+    if method != "GET" {
+        return ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned());
+    }
+    let options = PageOptions { live: true, files: true };
+    let page = match pages::of_runs(runs, options) {
+        Ok(page) => page,
+        Err(failure) => return ("500 Internal Server Error", "text/plain", format!("{failure}\n")),
+    };
+    if matches!(path, "/" | "/index.html") {
+        return ("200 OK", "text/html", page.html);
+    }
+    let file = Path::new(path.trim_start_matches('/'));
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    let figure = page.figures.iter().find(|figure| Some(figure.name.as_str()) == stem);
+    let kind = file.extension().and_then(|kind| kind.to_str());
+    match (figure, kind) {
+        (Some(figure), Some("svg")) => match figure.to_svg() {
+            Ok(svg) => ("200 OK", "image/svg+xml", svg),
+            Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
+        },
+        (Some(figure), Some("csv")) => ("200 OK", "text/csv", figure.to_csv()),
+        _ => ("404 Not Found", "text/plain", "there is no such page\n".to_owned()),
+    }
+}

@@ -1,0 +1,184 @@
+//! Pages about runs: read from their folders, written beside them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hwa_report::{Page, PageOptions, Record, ReportError, page};
+use hwa_store::{StoreError, read_to_string, write_atomically};
+use hwa_train::{Event, Observer};
+
+use crate::failure::Failure;
+
+/// How deep runs are looked for below a folder.
+const DEEPEST: usize = 5;
+/// A page is made again at most so often while a run is under way.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Reads what a run tells of itself. One that has just begun tells nothing yet.
+pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
+    let events = run.join("events.jsonl");
+    let text = match events.exists() {
+        true => read_to_string(&events)?,
+        false => String::new(),
+    };
+    let located = |error: ReportError| anyhow::anyhow!("{}: {error}", events.display());
+    let mut record = Record::from_events(name, &text).map_err(|e| Failure::Run(located(e)))?;
+    record.experiment = read_to_string(&run.join("experiment.toml"))?;
+    record.environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
+    Ok(record)
+}
+
+/// The runs that are named: run directories themselves, or folders with some in them.
+pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut runs = Vec::new();
+    for folder in named {
+        let before = runs.len();
+        collect(folder, DEEPEST, &mut runs)?;
+        if runs.len() == before {
+            let folder = folder.display();
+            return Err(Failure::usage(format!("{folder} is no run, and has none in it")));
+        }
+    }
+    Ok(runs)
+}
+
+fn collect(folder: &Path, deep: usize, runs: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    // A comparison keeps experiments beside its runs: those have no events.
+    if folder.join("experiment.toml").is_file() && folder.join("environment.json").is_file() {
+        runs.push(folder.to_owned());
+        return Ok(());
+    }
+    if deep == 0 {
+        return Ok(());
+    }
+    let entries = fs::read_dir(folder).map_err(StoreError::io("read", folder))?;
+    let mut below: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    below.sort();
+    for path in below.iter().filter(|path| path.is_dir()) {
+        collect(path, deep - 1, runs)?;
+    }
+    Ok(())
+}
+
+/// Names that tell runs apart: of the ends of their paths the shortest that do.
+pub(crate) fn names(runs: &[PathBuf]) -> Vec<String> {
+    let parts: Vec<Vec<String>> = runs.iter().map(|run| parts(run)).collect();
+    let longest = parts.iter().map(Vec::len).max().unwrap_or(0);
+    let end =
+        |parts: &Vec<String>, count: usize| parts[parts.len().saturating_sub(count)..].join("/");
+    let tells_apart = |count: &usize| {
+        let mut ends: Vec<String> = parts.iter().map(|parts| end(parts, *count)).collect();
+        ends.sort();
+        ends.dedup();
+        ends.len() == parts.len()
+    };
+    let count = (1..=longest).find(tells_apart).unwrap_or(longest);
+    parts.iter().map(|parts| end(parts, count)).collect()
+}
+
+fn parts(run: &Path) -> Vec<String> {
+    let run = fs::canonicalize(run).unwrap_or_else(|_| run.to_owned());
+    let parts = run.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    parts.filter(|part| part != "/").collect()
+}
+
+/// A page about some runs.
+pub(crate) fn of_runs(runs: &[PathBuf], options: PageOptions) -> Result<Page, Failure> {
+    let named = runs.iter().zip(names(runs));
+    let records: Result<Vec<Record>, Failure> =
+        named.map(|(run, name)| record(run, &name)).collect();
+    page(&records?, options).map_err(|error| Failure::Run(error.into()))
+}
+
+/// Writes a page and its figures into a folder.
+pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+    for figure in &page.figures {
+        let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
+        for (kind, text) in [("svg", svg), ("csv", figure.to_csv())] {
+            let path = folder.join(format!("{}.{kind}", figure.name));
+            write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        }
+    }
+    // Last: it leads to the others.
+    write_index(page, folder)
+}
+
+fn write_index(page: &Page, folder: &Path) -> Result<(), Failure> {
+    let index = folder.join("index.html");
+    Ok(write_atomically(&index, |file| file.write_all(page.html.as_bytes()))?)
+}
+
+/// Makes a run's page again while the run is under way, in a thread of its own: training does
+/// not wait for it, and goes on without it.
+pub(crate) struct Refresher<O> {
+    /// Who else watches.
+    observer: O,
+    ticks: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<O: Observer> Refresher<O> {
+    /// For the run in this folder, beside another observer.
+    pub(crate) fn new(observer: O, run: &Path) -> Self {
+        let (ticks, inbox) = channel();
+        let run = run.to_owned();
+        let refresh = move || {
+            let mut last: Option<Instant> = None;
+            while inbox.recv().is_ok() {
+                // What comes meanwhile is one page later on.
+                let wait = last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(last.elapsed()));
+                let until = Instant::now() + wait;
+                loop {
+                    match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                        Ok(()) => {}
+                        Err(RecvTimeoutError::Timeout) => break,
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    }
+                }
+                let page = of_runs(std::slice::from_ref(&run), PageOptions::default());
+                // The next one may succeed, and the last one says why it does not.
+                drop(page.and_then(|page| write_index(&page, &run.join("report"))));
+                last = Some(Instant::now());
+            }
+        };
+        let thread = thread::Builder::new().name("the page".to_owned()).spawn(refresh).ok();
+        Self { observer, ticks: Some(ticks), thread }
+    }
+}
+
+impl<O: Observer> Observer for Refresher<O> {
+    fn observe(&mut self, event: &Event) {
+        self.observer.observe(event);
+        if let (Event::CycleEnded(_) | Event::Judged(_), Some(ticks)) = (event, &self.ticks) {
+            let _ = ticks.send(());
+        }
+    }
+}
+
+impl<O> Drop for Refresher<O> {
+    fn drop(&mut self) {
+        self.ticks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_named_by_the_ends_of_their_paths() {
+        let name = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(name(&["/no/such/runs/a"]), ["a"]);
+        assert_eq!(name(&["/no/runs/a/seed1", "/no/runs/a/seed2"]), ["seed1", "seed2"]);
+        assert_eq!(name(&["/no/runs/a/seed1", "/no/runs/b/seed1"]), ["a/seed1", "b/seed1"]);
+        // The same twice cannot be told apart, and is no reason to fail.
+        assert_eq!(name(&["/no/a", "/no/a"]), ["no/a", "no/a"]);
+    }
+}

@@ -165,7 +165,10 @@ impl Comparison {
             let rows: Vec<&Row> = self.rows.iter().filter(|row| row.dataset == dataset).collect();
             let networks = distinct(rows.iter().map(|row| row.network.as_str()));
             if networks.len() > 1 {
-                tables.push(overview(dataset, &networks, &rows));
+                let per_model = |row: &Row| row.per_model.clone();
+                tables.extend(overview(dataset, EPOCHS, &networks, &rows, &per_model));
+                let total = |row: &Row| row.total.clone();
+                tables.extend(overview(dataset, GRADIENTS, &networks, &rows, &total));
             }
             for network in networks {
                 let rows: Vec<&Row> =
@@ -184,7 +187,7 @@ impl Comparison {
         for table in self.tables() {
             let _ = write!(text, "\n## {}\n\n", table.heading);
             for (index, row) in table.rows.iter().enumerate() {
-                let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+                let cells: Vec<String> = row.iter().map(|cell| in_markdown(cell)).collect();
                 let _ = writeln!(text, "| {} |", cells.join(" | "));
                 if index == 0 {
                     let rule = std::iter::once("---").chain(row.iter().skip(1).map(|_| "--:"));
@@ -205,8 +208,8 @@ impl Comparison {
             "Accuracy on test of the weights that validation chose, in percent: the mean over n \
              seeds ± the standard deviation of one run."
                 .to_owned(),
-            "Core time: that of all cores together, judging included, per run. Memory: the most \
-             that a run held."
+            "Core time: that of all cores together, judging and the final pass included, per run. \
+             Memory: the most that a run held."
                 .to_owned(),
         ];
         if self.rows.iter().any(|row| row.total.is_some()) {
@@ -254,8 +257,8 @@ impl Comparison {
                     number(group.top1.and_then(|s| s.std)),
                     number(group.top5.map(|s| s.mean)),
                     number(group.top5.and_then(|s| s.std)),
-                    number(row.paper.top1),
-                    number(row.paper.top5),
+                    number(row.paper.top1.filter(|_| budget == "per-model")),
+                    number(row.paper.top5.filter(|_| budget == "per-model")),
                     number(models),
                     number(steps),
                     number(steps.map(|steps| steps * row.gradients_per_step as f64)),
@@ -285,7 +288,17 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-fn overview(dataset: &str, networks: &[&str], rows: &[&Row]) -> Table {
+/// Methods by networks under one budget; nothing, if nothing was asked for under it.
+fn overview(
+    dataset: &str,
+    budget: &str,
+    networks: &[&str],
+    rows: &[&Row],
+    group: &dyn Fn(&Row) -> Option<Group>,
+) -> Option<Table> {
+    if rows.iter().all(|row| group(row).is_none()) {
+        return None;
+    }
     let mut head = vec!["method".to_owned()];
     head.extend(networks.iter().map(|network| (*network).to_owned()));
     let mut table = vec![head];
@@ -293,22 +306,20 @@ fn overview(dataset: &str, networks: &[&str], rows: &[&Row]) -> Table {
         let mut cells = vec![method.to_owned()];
         for network in networks {
             let row = rows.iter().find(|row| row.method == method && row.network == *network);
-            let per_model = row.and_then(|row| row.per_model.as_ref());
-            let group = per_model.or_else(|| row.and_then(|row| row.total.as_ref()));
-            let mut cell = spread(group.and_then(|group| group.top1));
+            let group = row.and_then(|row| group(row));
+            let mut cell = spread(group.as_ref().and_then(|group| group.top1));
             if let Some(group) = group.filter(|g| !g.runs.is_empty() && g.runs.len() < g.planned) {
                 let _ = write!(cell, ", {} of {}", group.runs.len(), group.planned);
             }
-            // It is at equal epochs.
-            let paper = row.filter(|_| per_model.is_some()).and_then(|row| row.paper.top1);
-            if let Some(paper) = paper {
+            // The paper's are at equal epochs.
+            if let Some(paper) = row.filter(|_| budget == EPOCHS).and_then(|row| row.paper.top1) {
                 let _ = write!(cell, " (paper {paper:.2})");
             }
             cells.push(cell);
         }
         table.push(cells);
     }
-    Table { heading: format!("{dataset}: top-1 accuracy by network"), rows: table }
+    Some(Table { heading: format!("{dataset}: top-1 accuracy, {budget}"), rows: table })
 }
 
 /// The rows under one budget; nothing, if there are none.
@@ -348,9 +359,7 @@ fn detailed(
         let gradients = |steps: Spread| steps.mean * row.gradients_per_step as f64;
         group.steps.map_or(NOTHING.to_owned(), |steps| thousands(gradients(steps) as u64))
     });
-    column("core time", &|_, group| {
-        group.cpu.map_or(NOTHING.to_owned(), |cpu| format!("{:.1} min", cpu.mean / 60.0))
-    });
+    column("core time", &|_, group| group.cpu.map_or(NOTHING.to_owned(), |cpu| duration(cpu.mean)));
     column("memory", &|_, group| {
         group.peak_memory_mb.map_or(NOTHING.to_owned(), |peak| format!("{peak:.0} MB"))
     });
@@ -369,6 +378,14 @@ fn count(group: &Group) -> String {
     match group.runs.len() == group.planned {
         true => group.planned.to_string(),
         false => format!("{} of {}", group.runs.len(), group.planned),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.1} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
     }
 }
 
@@ -391,6 +408,18 @@ fn thousands(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A text in which nothing means anything to Markdown.
+fn in_markdown(text: &str) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        if matches!(letter, '|' | '`' | '*' | '_' | '<' | '[' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
 }
 
 /// A cell of comma-separated values.
@@ -474,7 +503,7 @@ mod tests {
         assert_eq!(
             headings,
             [
-                "CIFAR-100: top-1 accuracy by network",
+                "CIFAR-100: top-1 accuracy, equal epochs of each model",
                 "CIFAR-100, resnet20: equal epochs of each model",
                 "CIFAR-100, vgg16: equal epochs of each model"
             ]

@@ -307,7 +307,7 @@ pub struct SummaryTime {
     pub seconds: f64,
     /// Seconds of the judge, beside training, earlier sessions included.
     pub judge: f64,
-    /// What training and judging used of the machine, earlier sessions included.
+    /// What training, judging and the final pass used of the machine, earlier sessions included.
     #[serde(flatten)]
     pub usage: Usage,
 }

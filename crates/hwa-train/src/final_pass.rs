@@ -91,7 +91,7 @@ impl FinalPass<'_> {
             time: SummaryTime {
                 seconds: closing.seconds,
                 judge: closing.judge_seconds,
-                usage: closing.usage,
+                usage: closing.usage(),
             },
         })
     }

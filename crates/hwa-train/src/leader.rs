@@ -41,7 +41,16 @@ pub(crate) struct Closing {
     pub(crate) last: Option<LastCycle>,
     pub(crate) seconds: f64,
     pub(crate) judge_seconds: f64,
-    pub(crate) usage: Usage,
+    /// What was used before this session, and by this process before it began.
+    pub(crate) used: Usage,
+    pub(crate) beginning: Usage,
+}
+
+impl Closing {
+    /// What was used of the machine until now.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of_this_process().since(self.beginning, self.used)
+    }
 }
 
 /// The models and their average at the end of the last cycle.
@@ -184,9 +193,9 @@ impl<'a> Leader<'a> {
             self.log.record(&event)?;
             announce(self.session.observer, &event);
         }
-        let (seconds, usage) = (self.elapsed(), self.usage());
-        let Self { log, judge, last, judge_seconds, .. } = self;
-        Ok(Some(Closing { log, judge, last, seconds, judge_seconds, usage }))
+        let seconds = self.elapsed();
+        let Self { log, judge, last, judge_seconds, used, beginning, .. } = self;
+        Ok(Some(Closing { log, judge, last, seconds, judge_seconds, used, beginning }))
     }
 
     fn elapsed(&self) -> f64 {

@@ -48,6 +48,7 @@ pub use experiment::{
 };
 pub use final_pass::SealedTest;
 pub use measure::evaluate;
+pub use mistake::mistake_in;
 pub use parse::ExperimentError;
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,

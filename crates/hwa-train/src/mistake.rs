@@ -43,6 +43,13 @@ impl Mistake {
     }
 }
 
+/// What is wrong with a text that was to be read as TOML, in plain words: the line, the key, what
+/// was expected and what was found.
+pub fn mistake_in(text: &str, error: &toml::de::Error) -> String {
+    let mistake = Mistake::new(text, error);
+    format!("line {}: {}", mistake.line, mistake.told_beside(""))
+}
+
 /// The line, from 1, of a place in a text.
 pub(crate) fn line_at(text: &str, byte: usize) -> usize {
     let before = text.get(..byte).unwrap_or_default();

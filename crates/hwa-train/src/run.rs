@@ -362,7 +362,7 @@ fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Option<Closing>, Tr
             Err(error) => return Err(error),
         }
     }
-    echo.map_or(Ok(closing), Err)
+    echo.map_or(Ok(closing.map(|closing| *closing)), Err)
 }
 
 /// Runs `work` in a pool of its own: a shared pool would serialise the models.

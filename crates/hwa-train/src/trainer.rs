@@ -35,7 +35,7 @@ pub(crate) struct Session<'a> {
 /// How a model's training ended.
 pub(crate) enum Ending {
     /// The budget is used up or the judge stopped it; the leading model closes.
-    Done(Option<Closing>),
+    Done(Option<Box<Closing>>),
     /// Interrupted; there is a state to go on from.
     Interrupted,
 }
@@ -120,7 +120,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         }
         let Some(leader) = self.leader else { return Ok(Ending::Done(None)) };
         match leader.close(|| self.collective.check())? {
-            Some(closing) => Ok(Ending::Done(Some(closing))),
+            Some(closing) => Ok(Ending::Done(Some(Box::new(closing)))),
             // What follows the newest state comes again, the last judgement included.
             None => Ok(Ending::Interrupted),
         }

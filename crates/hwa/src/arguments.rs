@@ -50,7 +50,8 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   hwa train                                     some seconds on the built-in digits
-  hwa train --set method=sgd --set seed=2       the same data, plain SGD
+  hwa train --set method=sgd --set seed=2       the same data, plain SGD; other methods:
+                                                online swa lawa hwa sam fg repr lookahead ema sgdr
   hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
   hwa train mine.toml --weights resnet18.pth --new-head   fine-tune
   hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash
@@ -97,6 +98,7 @@ pub(crate) struct Train {
 #[command(after_help = "\
 Examples:
   hwa compare table1 --scale 0.1 --data-dir ~/data   the paper's first table, small
+  hwa compare table1 --scale 0.1 --dry-run           how much work that is
   hwa compare mine.toml                              run what is not done yet
   hwa compare mine.toml --tables                     only the tables of what is done
   hwa compare table1 --print > mine.toml             a file to begin with: change its name
@@ -110,9 +112,9 @@ pub(crate) struct Compare {
     #[arg(required_unless_present = "list")]
     pub(crate) comparison: Option<String>,
     /// Take this share of the epochs and of the training images; as many cycles
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Train these seeds only, of the file's
+    /// Train and show these seeds only, of the file's: 1,2
     #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
     pub(crate) seeds: Vec<u64>,
     /// Train and show only methods, networks or data sets with this label
@@ -133,8 +135,11 @@ pub(crate) struct Compare {
     /// Train nothing: write the tables of what is done
     #[arg(long)]
     pub(crate) tables: bool,
+    /// Train nothing: say what would be trained, and how much work it is
+    #[arg(long, conflicts_with = "tables")]
+    pub(crate) dry_run: bool,
     /// Print the comparison's file
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["scale", "sets", "tables", "dry_run"])]
     pub(crate) print: bool,
     /// List the tables of the paper
     #[arg(long)]

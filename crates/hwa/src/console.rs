@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use hwa_train::{
-    CycleEnded, Evaluation, Event, Every, JUDGE_SHARE, Judged, Observer, Settings, Started, Stepped,
+    Candidates, CycleEnded, Evaluation, Event, Every, JUDGE_SHARE, Judged, Observer, Settings,
+    Started, Stepped,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,6 +28,8 @@ pub(crate) struct Console {
     num_windows: usize,
     num_cycles: usize,
     every: Every,
+    /// Whether the result is one of the models, not an average of them.
+    of_models: bool,
     /// What one model is judged by.
     offers: &'static str,
     /// What the run said of itself when it began, if it is resumed.
@@ -61,6 +64,7 @@ impl Console {
             num_windows: plan.windows.len(),
             num_cycles: plan.num_cycles(),
             every: settings.evaluate.every,
+            of_models: settings.candidates == Candidates::Models,
             offers,
             recorded,
             waiting: BTreeMap::new(),
@@ -87,7 +91,7 @@ impl Console {
     }
 
     fn introduce(&self, started: &Started) {
-        for line in header(started) {
+        for line in header(started, self.of_models) {
             self.say(&line);
         }
         for line in self.legend() {
@@ -104,6 +108,7 @@ impl Console {
             Every::Cycles(n) => format!("judged every {} cycle", ordinal(n.get())),
         };
         let level = match (self.num_windows, self.num_models) {
+            _ if self.of_models => "model's ",
             (0, 1) => "",
             (0, _) => "outer ",
             (_, 1) => "average ",
@@ -178,6 +183,10 @@ impl Console {
             let mean = judged.inner.iter().map(|e| e.top1).sum::<f64>() / judged.inner.len() as f64;
             let label = if several { "inner" } else { "with running statistics" };
             let _ = write!(line, "  {label} {mean:.2} %");
+            if self.of_models {
+                let best = judged.inner.iter().map(|e| e.top1).fold(0.0, f64::max);
+                let _ = write!(line, "  best of them {best:.2} %");
+            }
         }
         if let Some(outer) = judged.outer {
             let label = if several { "outer" } else { self.offers };
@@ -243,7 +252,7 @@ impl Drop for Console {
 }
 
 /// What a run will do, in lines that fit a terminal of 80 columns.
-fn header(started: &Started) -> Vec<String> {
+fn header(started: &Started, of_models: bool) -> Vec<String> {
     let windows: Vec<String> = started
         .windows
         .iter()
@@ -255,7 +264,11 @@ fn header(started: &Started) -> Vec<String> {
     let windows = if windows.is_empty() { "none".to_owned() } else { windows.join(", ") };
     let [train, validation, test] = started.images;
     let models = counted(started.num_models as u64, "model");
-    let verb = if started.num_models > 1 { "averaged" } else { "sampled" };
+    let verb = match started.num_models {
+        _ if of_models => "grafted",
+        1 => "sampled",
+        _ => "averaged",
+    };
     let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     let disk = &started.disk;
     vec![
@@ -406,7 +419,7 @@ mod tests {
             ..Started::default()
         };
         (started.disk.outer, started.disk.states) = (8_976_105_600, 269_283_168);
-        for line in header(&started) {
+        for line in header(&started, false) {
             assert!(line.chars().count() < 80, "{line}");
         }
     }
@@ -414,7 +427,7 @@ mod tests {
     #[test]
     fn one_of_a_thing_is_not_several() {
         let started = Started { num_models: 1, num_cycles: 1, ..Started::default() };
-        let text = header(&started).join("\n");
+        let text = header(&started, false).join("\n");
         assert!(text.starts_with("1 model of ") && text.contains(": 1 cycle;"), "{text}");
         assert_eq!([1, 2, 3, 4, 11, 21].map(ordinal), ["1st", "2nd", "3rd", "4th", "11th", "21st"]);
     }

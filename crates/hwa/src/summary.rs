@@ -20,7 +20,7 @@ pub(crate) fn describe(
     format!(
         "\n{}\n{}\n{}\n{}\nrun:     {}\nweights: {}\nreport:  {}\n",
         aligned(&rows(summary, windows, offers)),
-        footnote(models),
+        footnote(models, summary.chosen.is_some_and(|choice| choice.model.is_some())),
         choice(summary),
         times(summary, models),
         run.display(),
@@ -89,8 +89,9 @@ fn members(spec: &WindowSpec, cycle: usize) -> usize {
     (spec.oldest(cycle)..=cycle).filter(|c| c.is_multiple_of(spec.stride.get())).count()
 }
 
-fn footnote(models: usize) -> &'static str {
+fn footnote(models: usize, of_models: bool) -> &'static str {
     match models {
+        _ if of_models => "models are judged with the running statistics of training",
         1 => {
             "running statistics: of batch norm, as training left them;\n\
              all other weights are judged with statistics re-estimated on training images"

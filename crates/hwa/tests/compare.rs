@@ -130,6 +130,8 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     let part = ["--tables", "--only", "CA", "--seeds", "2"];
     let shown = succeeded(&place.compare(&part).output().unwrap());
     assert!(shown.contains("CA") && !shown.contains("HWA"), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with("CA")).unwrap();
+    assert!(!row.contains('±'), "one seed has no deviation: {shown}");
     assert_eq!(fs::read_to_string(out.join("short.md")).unwrap(), markdown);
 }
 
@@ -216,7 +218,7 @@ fn a_run_that_fails_does_not_stop_the_others() {
     failed(&output, 1, "error: 1 failed: CA, seed 1");
     assert!(text(&output.stderr).contains("CA, seed 1 failed: "), "{}", text(&output.stderr));
     assert!(place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").is_file());
-    assert!(text(&output.stdout).contains("0 of 2"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("0 of 1"), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -245,6 +247,7 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
         ("batch = 20", "batch = 0", "optimizer.batch"),
         ("seeds = [1, 2]", "seeds = [", "c.toml: "),
         ("every = 1", "every = 1, evry = 2", "evry"),
+        ("seeds = [1, 2]", "seeds = [1, \"two\"]", "line 4: `seeds`"),
         (
             "train_examples = 160",
             "train_examples = 16000",
@@ -260,7 +263,12 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
     failed(&place.compare(&["--seeds", "3"]).output().unwrap(), 2, "--seeds must be some of 1, 2");
     let set = place.compare(&["--set", "method=hwa"]).output().unwrap();
     failed(&set, 2, "`method` is what is compared");
-    failed(&place.compare(&["--only", "SAM"]).output().unwrap(), 2, "--only must be one of digits");
+    failed(&place.compare(&["--scale", "-1"]).output().unwrap(), 2, "--scale must be above 0");
+    failed(
+        &place.compare(&["--only", "SAM"]).output().unwrap(),
+        2,
+        "--only must be one of \"digits\"",
+    );
     let mut none = Command::new(env!("CARGO_BIN_EXE_hwa"));
     failed(&none.args(["compare", "table9"]).output().unwrap(), 2, "one of table1, table2");
 }
@@ -272,13 +280,41 @@ fn a_scaled_comparison_says_so_and_keeps_its_cycles() {
     let place = Place::new(&whole.replace("epochs = 3", "epochs = 12"));
     let output =
         place.compare(&["--scale", "0.25", "--seeds", "1", "--only", "CA"]).output().unwrap();
-    let expected = "Scaled by 0.25: digits, CA, LAWA, HWA: 3 of 12 epochs, 80 of 320 training images, \
+    let expected = "Scaled by 0.25: digits, CA: 3 of 12 epochs, 80 of 320 training images, \
                     H = 1 steps instead of 16: 12 cycles instead of 12.";
     let table = succeeded(&output);
     assert!(table.contains(expected), "{table}");
     let markdown =
         fs::read_to_string(place.path("runs/short-scale0.25/short-scale0.25.md")).unwrap();
     assert!(markdown.contains(expected), "{markdown}");
+}
+
+#[test]
+fn what_was_not_asked_for_need_not_be_possible() {
+    // A budget of two steps has no room for RePr's stages, and cifar10 is not here.
+    let text = SHORT.replace("datasets = [\"digits\"]", "datasets = [\"digits\", \"cifar10\"]");
+    let text =
+        text.replace("methods = [", "methods = [\"repr\",").replace("epochs = 3", "epochs = 12");
+    let place = Place::new(&text);
+    let part = ["--only", "ca", "--only", "digits", "--seeds", "1", "--scale", "0.02"];
+    let set = ["--set", "data.dir=\"/nowhere\""];
+    let output = place.compare(&part).output().unwrap();
+    assert!(succeeded(&output).contains("CA"), "{}", text_of(&output));
+    let all = place.compare(&["--scale", "0.02"]).args(set).output().unwrap();
+    failed(&all, 2, "with --scale 0.02: ");
+}
+
+fn text_of(output: &Output) -> String {
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_dry_run_says_how_much_work_it_is_and_leaves_nothing() {
+    let place = Place::new(SHORT);
+    let said = succeeded(&place.compare(&["--dry-run"]).output().unwrap());
+    // CA and LAWA 24 steps of 20 images, HWA twice that and the same: 2400 for each seed.
+    assert!(said.contains("8 of 8 runs to train") && said.contains("0.0 million"), "{said}");
+    assert!(!place.path("runs").exists());
 }
 
 #[test]

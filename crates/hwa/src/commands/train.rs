@@ -80,19 +80,31 @@ pub(crate) struct Planned {
 
 impl Planned {
     fn new(arguments: &Train) -> Result<Self, Failure> {
-        Self::with(arguments, &mut Sources::default())
+        let trained = arguments.resume.as_ref().is_some_and(|run| hwa_train::has_state(run));
+        Self::with(experiment(arguments)?, trained, &mut Sources::default())
     }
 
-    /// The same, with data sets that are open already.
-    pub(crate) fn with(arguments: &Train, sources: &mut Sources) -> Result<Self, Failure> {
-        let asked = experiment(arguments)?;
+    /// Validates an experiment that no file is about, and tells the steps of each model.
+    pub(crate) fn check(experiment: &Experiment, sources: &mut Sources) -> Result<u64, Failure> {
+        let asked = Asked {
+            experiment: experiment.clone(),
+            folder: String::new(),
+            text: String::new(),
+            path: PathBuf::new(),
+            sets: Vec::new(),
+        };
+        let planned = Self::with(asked, false, sources)?;
+        Ok(planned.settings.plan.max_steps.get())
+    }
+
+    fn with(asked: Asked, trained: bool, sources: &mut Sources) -> Result<Self, Failure> {
         let spec = asked.network()?;
         let source = asked.open(sources)?;
         // A network that cannot be built for such images is better found now than by its thread.
         spec.cost(opened::task(&source))?;
-        let initial = match &arguments.resume {
-            Some(run) if hwa_train::has_state(run) => None,
-            _ => asked.initial_weights(spec, opened::task(&source))?,
+        let initial = match trained {
+            true => None,
+            false => asked.initial_weights(spec, opened::task(&source))?,
         };
         let images = source.splits.train.len();
         let settings = asked.experiment.settings(images).map_err(|e| asked.located(e))?;

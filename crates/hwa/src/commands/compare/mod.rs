@@ -16,6 +16,7 @@ use self::plan::Plan;
 use self::queue::{Ended, Queue};
 use super::train::interrupt_on_ctrl_c;
 use crate::arguments::Compare;
+use crate::console::counted;
 use crate::environment;
 use crate::failure::Failure;
 use crate::output::{give, tell};
@@ -37,12 +38,17 @@ pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     }
     let plan = Plan::new(arguments, &text, &path)?;
     plan.check_runs()?;
+    if arguments.dry_run {
+        return say_what_there_is_to_do(&plan);
+    }
     let ended = match arguments.tables {
         true => Ended::default(),
         false => train(arguments, &plan)?,
     };
-    let comparison = plan.write_tables()?;
+    // What cannot be written is shown all the same.
+    let comparison = plan.comparison()?;
     show(arguments, &plan, &comparison)?;
+    plan.write(&comparison)?;
     if ended.interrupted {
         let advice = "the same command goes on".to_owned();
         return Err(Failure::Cancelled { advice });
@@ -50,7 +56,9 @@ pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     match ended.failed.as_slice() {
         [] => Ok(()),
         failed => {
-            let advice = "the same command goes on with them where they stopped".to_owned();
+            let advice =
+                "the same command tries them again; what has diverged needs other settings";
+            let advice = advice.to_owned();
             let error = anyhow::anyhow!("{} failed: {}", failed.len(), failed.join("; "));
             Err(Failure::Stopped { error, advice })
         }
@@ -74,21 +82,54 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
     Ok((text, path))
 }
 
+/// What would be trained, and how much work it is.
+fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
+    let jobs = plan.jobs(true)?;
+    let mut work: Vec<(&str, usize, u64)> = Vec::new();
+    for job in &jobs {
+        match work.iter_mut().find(|(network, ..)| *network == job.network) {
+            Some((_, runs, images)) => {
+                *runs += 1;
+                *images = images.saturating_add(job.images);
+            }
+            None => work.push((&job.network, 1, job.images)),
+        }
+    }
+    let mut rows = vec![["network", "runs", "images to train on"].map(str::to_owned).to_vec()];
+    for (network, runs, images) in work {
+        rows.push(vec![
+            network.to_owned(),
+            runs.to_string(),
+            format!("{:.1} million", images as f64 / 1e6),
+        ]);
+    }
+    give(format_args!(
+        "{}: {} of {} runs to train\n\n{}\nhwa bench step --model NETWORK tells images a second.",
+        plan.title(),
+        jobs.len(),
+        plan.num_runs(),
+        aligned(&rows)
+    ));
+    Ok(())
+}
+
 /// Trains what is not done yet.
 fn train(arguments: &Compare, plan: &Plan) -> Result<Ended, Failure> {
     let cores = arguments.cores.map_or_else(environment::cores, |cores| cores.get());
-    let jobs = plan.jobs()?;
+    let jobs = plan.jobs(false)?;
     let voice = Voice::new(arguments.plain);
     let interrupt = interrupt_on_ctrl_c(voice.clone())?;
     let program = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
     tell(format_args!(
-        "{}: {} of {} runs to train on {cores} cores, in {}",
+        "{}: {} of {} runs to train on {}, in {}",
         plan.title(),
         jobs.len(),
         plan.num_runs(),
+        counted(cores as u64, "core"),
         plan.out().display()
     ));
-    let queue = Queue { cores, voice: &voice, interrupt: &interrupt, program: &program };
+    let before = plan.num_runs() - jobs.len();
+    let queue = Queue { cores, voice: &voice, interrupt: &interrupt, program: &program, before };
     let finished = || {
         // A table that cannot be written now can be written at the end.
         if let Err(failure) = plan.write_tables() {

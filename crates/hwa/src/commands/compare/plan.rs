@@ -11,7 +11,7 @@ use hwa_train::{Budget, Experiment};
 use super::queue::Job;
 use super::spec::{Cell, Spec, slug};
 use super::{results, scale};
-use crate::arguments::{Compare, Train};
+use crate::arguments::Compare;
 use crate::commands::train::{Planned, Sources, as_in, toml_string};
 use crate::failure::Failure;
 
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     cells: Vec<Cell>,
     /// Whether each cell is among those that were asked for.
     chosen: Vec<bool>,
+    /// Whether each cell could be scaled: what could not has no runs.
+    known: Vec<bool>,
     /// The seeds that were asked for.
     seeds: Vec<u64>,
     notes: Vec<String>,
@@ -57,7 +59,8 @@ impl Plan {
         if !arguments.sets.is_empty() {
             notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
         }
-        let mut plan = Self { spec, cells, chosen, seeds, notes, out, stem };
+        let known = vec![true; cells.len()];
+        let mut plan = Self { spec, cells, chosen, known, seeds, notes, out, stem };
         if let Some(factor) = arguments.scale {
             plan.scale(factor)?;
         }
@@ -85,12 +88,29 @@ impl Plan {
         }
         let mut sources = Sources::default();
         let mut notes: Vec<(String, String, Vec<String>)> = Vec::new();
-        for cell in &mut self.cells {
-            let located = |failure: Failure| in_cell(cell, &failure);
-            let images = sources.open(&cell.experiment.data).map_err(|e| located(e.into()))?;
-            let images = images.splits.train.len();
-            let scaled = scale::scaled(&cell.experiment, factor, images);
-            let scaled = scaled.map_err(|error| located(error.into()))?;
+        let flags = self.chosen.iter().zip(&mut self.known);
+        for (cell, (chosen, known)) in self.cells.iter_mut().zip(flags) {
+            let scaled = sources.open(&cell.experiment.data).map_err(Failure::from);
+            let scaled = scaled.and_then(|source| {
+                let images = source.splits.train.len();
+                Ok(scale::scaled(&cell.experiment, factor, images)?)
+            });
+            let scaled = match scaled {
+                Ok(scaled) => scaled,
+                Err(failure) if *chosen => {
+                    let failure = in_cell(cell, &failure);
+                    return Err(Failure::usage(format!("with --scale {factor}: {failure}")));
+                }
+                // Nobody asked for it now.
+                Err(_) => {
+                    *known = false;
+                    continue;
+                }
+            };
+            if !chosen {
+                cell.experiment = scaled.experiment;
+                continue;
+            }
             let label = cell.label();
             let same = |note: &&mut (String, String, Vec<String>)| {
                 note.0 == cell.dataset && note.1 == scaled.note
@@ -115,7 +135,7 @@ impl Plan {
 
     /// Makes sure that the runs that there are are of these experiments.
     pub(super) fn check_runs(&self) -> Result<(), Failure> {
-        for cell in &self.cells {
+        for (cell, _) in self.cells.iter().zip(&self.known).filter(|(_, known)| **known) {
             for seed in &self.spec.seeds {
                 self.check_run(cell, *seed)?;
             }
@@ -149,9 +169,9 @@ impl Plan {
         })
     }
 
-    /// What is not done yet. Every experiment of it is written, and validated against its data
-    /// and its network before the first one is trained.
-    pub(super) fn jobs(&self) -> Result<Vec<Job>, Failure> {
+    /// What is not done yet. Every experiment of it is validated against its data and its network
+    /// before the first one is trained, and written unless nothing will be.
+    pub(super) fn jobs(&self, dry: bool) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
         let mut sources = Sources::default();
         for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
@@ -161,21 +181,33 @@ impl Plan {
             if seeds.is_empty() {
                 continue;
             }
-            write_experiment(&experiment, &cell.experiment)?;
-            let asked = Train { experiment: Some(experiment.clone()), ..Train::default() };
-            Planned::with(&asked, &mut sources).map_err(|failure| in_cell(cell, &failure))?;
-            jobs.extend(seeds.into_iter().map(|seed| Job {
-                label: format!("{}, seed {seed}", self.label(cell)),
-                experiment: experiment.clone(),
-                seed,
-                dir: self.dir(cell, seed),
-                models: cell.experiment.num_models().get(),
-                threads: cell.experiment.threads.map(|threads| threads.get()),
-                decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
+            let checked = Planned::check(&cell.experiment, &mut sources);
+            let steps = checked.map_err(|failure| in_cell(cell, &failure))?;
+            jobs.extend(seeds.into_iter().map(|seed| {
+                Job {
+                    label: format!("{}, seed {seed}", self.label(cell)),
+                    experiment: experiment.clone(),
+                    seed,
+                    dir: self.dir(cell, seed),
+                    models: cell.experiment.num_models().get(),
+                    images: steps
+                        .saturating_mul(cell.experiment.gradients_per_step())
+                        .saturating_mul(cell.experiment.optimizer.batch.get() as u64),
+                    network: cell.network.clone(),
+                    threads: cell.experiment.threads.map(|threads| threads.get()),
+                    decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
+                }
             }));
         }
         // A column of a table is better than a row; and what needs more cores comes first,
         // because what needs fewer can be put beside it.
+        // After all of them are known to be possible.
+        for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
+            let path = self.out.join(&cell.folder).join("experiment.toml");
+            if !dry && jobs.iter().any(|job: &Job| job.experiment == path) {
+                write_experiment(&path, &cell.experiment)?;
+            }
+        }
         let place = |seed| self.seeds.iter().position(|known| *known == seed);
         jobs.sort_by_key(|job: &Job| (place(job.seed), Reverse(job.models)));
         Ok(jobs)
@@ -199,28 +231,33 @@ impl Plan {
     }
 
     /// The tables of what is done, in all their forms.
-    pub(super) fn write_tables(&self) -> Result<Comparison, Failure> {
-        let comparison = self.comparison()?;
-        let json = serde_json::to_string_pretty(&comparison)?;
+    pub(super) fn write_tables(&self) -> Result<(), Failure> {
+        self.write(&self.comparison()?)
+    }
+
+    /// Writes tables in all their forms.
+    pub(super) fn write(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let json = serde_json::to_string_pretty(comparison)?;
         std::fs::create_dir_all(&self.out).map_err(StoreError::io("create", &self.out))?;
         for (kind, text) in
             [("md", comparison.to_markdown()), ("csv", comparison.to_csv()), ("json", json + "\n")]
         {
             write_atomically(&self.table(kind), |file| file.write_all(text.as_bytes()))?;
         }
-        Ok(comparison)
+        Ok(())
     }
 
-    fn comparison(&self) -> Result<Comparison, Failure> {
+    /// What is known of all runs.
+    pub(super) fn comparison(&self) -> Result<Comparison, Failure> {
         let mut comparison = Comparison {
             title: self.title().to_owned(),
             notes: self.notes.clone(),
             ..Comparison::default()
         };
         let mut rows: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-        for cell in &self.cells {
+        for (cell, known) in self.cells.iter().zip(&self.known) {
             let mut runs = Vec::new();
-            for seed in &self.spec.seeds {
+            for seed in self.spec.seeds.iter().filter(|_| *known) {
                 if let Some(run) = results::read(&self.dir(cell, *seed), *seed)? {
                     self.check_run(cell, *seed)?;
                     runs.push(run);
@@ -262,8 +299,16 @@ impl Plan {
             };
             self.cells.iter().zip(&self.chosen).any(|(cell, chosen)| *chosen && of_row(cell))
         };
-        let rows = comparison.rows.iter().filter(is_chosen).cloned().collect();
-        Comparison { rows, ..comparison.clone() }
+        let of_seeds = |group: Group| {
+            let runs = group.runs.into_iter().filter(|run| self.seeds.contains(&run.seed));
+            Group::new(self.seeds.len(), runs.collect())
+        };
+        let rows = comparison.rows.iter().filter(is_chosen).cloned().map(|row| Row {
+            per_model: row.per_model.map(of_seeds),
+            total: row.total.map(of_seeds),
+            ..row
+        });
+        Comparison { rows: rows.collect(), ..comparison.clone() }
     }
 }
 
@@ -295,15 +340,17 @@ fn chosen(cells: &[Cell], labels: &[String]) -> Result<Vec<bool>, Failure> {
             known.push(name);
         }
     }
-    if let Some(label) = labels.iter().find(|label| !known.contains(&label.as_str())) {
+    let is = |name: &str, label: &str| name.to_lowercase() == label.to_lowercase();
+    if let Some(label) = labels.iter().find(|label| !known.iter().any(|name| is(name, label))) {
+        let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
         let known = known.join(", ");
         return Err(Failure::usage(format!("--only must be one of {known}, found {label:?}")));
     }
     let is_chosen = |cell: &Cell| {
         kinds.iter().all(|kind| {
-            let of_kind = |label: &&String| cells.iter().any(|cell| kind(cell) == label.as_str());
+            let of_kind = |label: &&String| cells.iter().any(|cell| is(kind(cell), label));
             let mut named = labels.iter().filter(of_kind).peekable();
-            named.peek().is_none() || named.any(|label| label == kind(cell))
+            named.peek().is_none() || named.any(|label| is(kind(cell), label))
         })
     };
     Ok(cells.iter().map(is_chosen).collect())

@@ -22,14 +22,14 @@ macro_rules! preset {
 
 /// All of them.
 pub(super) const PRESETS: [Preset; 8] = [
-    preset!("table1", "methods on CIFAR-10 and CIFAR-100, six networks"),
-    preset!("table2", "what the online and the offline module contribute, on CIFAR"),
-    preset!("table3", "two, three and four models, on CIFAR"),
-    preset!("table4", "the length of the slide window, on CIFAR"),
-    preset!("table5", "Tiny-ImageNet"),
-    preset!("table6", "CUB-200-2011"),
-    preset!("table7", "CalTech-256"),
-    preset!("table8", "ImageNet"),
+    preset!("table1", "methods on CIFAR-10 and CIFAR-100, six networks: 360 runs"),
+    preset!("table2", "what the online and the offline module contribute, on CIFAR: 216 runs"),
+    preset!("table3", "two, three and four models, on CIFAR: 72 runs"),
+    preset!("table4", "the length of the slide window, on CIFAR: 100 runs"),
+    preset!("table5", "Tiny-ImageNet, three networks: 54 runs"),
+    preset!("table6", "CUB-200-2011, three networks: 54 runs"),
+    preset!("table7", "CalTech-256, three networks: 54 runs"),
+    preset!("table8", "ImageNet, ResNet50: 6 runs"),
 ];
 
 /// The one of this name.
@@ -45,7 +45,7 @@ mod tests {
     use super::super::spec::Spec;
     use super::*;
 
-    fn check(spec: &Spec, path: &Path) {
+    fn check(spec: &Spec, path: &Path) -> usize {
         let cells = spec.cells(path, &[]).unwrap();
         let figures: usize = spec.paper.values().flat_map(|n| n.values()).map(|m| m.len()).sum();
         let per_model = cells.iter().filter(|cell| !cell.folder.ends_with("-total"));
@@ -56,6 +56,7 @@ mod tests {
             cell.experiment.settings(10_000).unwrap();
             drop(cell.experiment.technique(10_000).unwrap());
         }
+        cells.len() * spec.seeds.len()
     }
 
     #[test]
@@ -78,7 +79,8 @@ mod tests {
             let path = Path::new(preset.name);
             let spec = Spec::parse(preset.text, path).unwrap();
             assert_eq!(spec.name, preset.name);
-            check(&spec, path);
+            let runs = format!(": {} runs", check(&spec, path));
+            assert!(preset.about.ends_with(&runs), "{}: it has{runs}", preset.name);
         }
     }
 }

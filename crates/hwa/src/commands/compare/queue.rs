@@ -39,6 +39,10 @@ pub(super) struct Job {
     pub(super) threads: Option<usize>,
     /// Threads that decode image files, if the experiment says so.
     pub(super) decoders: Option<usize>,
+    /// Images of all its gradients together.
+    pub(super) images: u64,
+    /// The network.
+    pub(super) network: String,
 }
 
 impl Job {
@@ -66,6 +70,8 @@ pub(super) struct Queue<'a> {
     pub(super) interrupt: &'a Interrupt,
     /// The program that trains.
     pub(super) program: &'a Path,
+    /// Runs that were done before.
+    pub(super) before: usize,
 }
 
 /// A job that is under way.
@@ -87,7 +93,8 @@ impl Queue<'_> {
     /// Trains all of them, as many at a time as the cores allow; after each that is finished,
     /// `finished` is called. Nothing is running any more when it returns.
     pub(super) fn train(&self, jobs: Vec<Job>, finished: &dyn Fn()) -> Ended {
-        let (total, mut done) = (jobs.len(), 0);
+        let (total, mut done) = (self.before + jobs.len(), self.before);
+        let mut pace = Pace::new(&jobs);
         // With cores to spare all have more threads. Bits do not depend on it.
         let needed = jobs.iter().map(|job| job.cores(1)).fold(0, usize::saturating_add);
         let threads = (self.cores / needed.max(1)).max(1);
@@ -98,7 +105,8 @@ impl Queue<'_> {
         loop {
             for mut job in exited(&mut running) {
                 done += 1;
-                if self.see_off(&mut job, &format!("{done} of {total}"), &mut ended) {
+                let left = pace.left_after(&job.job);
+                if self.see_off(&mut job, &format!("{done} of {total}"), &left, &mut ended) {
                     finished();
                 }
             }
@@ -186,7 +194,7 @@ impl Queue<'_> {
     }
 
     /// Says how a job ended, and whether it is finished.
-    fn see_off(&self, job: &mut Running, count: &str, ended: &mut Ended) -> bool {
+    fn see_off(&self, job: &mut Running, count: &str, left: &str, ended: &mut Ended) -> bool {
         if let Some(reader) = job.reader.take() {
             let _ = reader.join();
         }
@@ -194,11 +202,11 @@ impl Queue<'_> {
             bar.finish_and_clear();
         }
         let label = &job.job.label;
-        let minutes = job.began.elapsed().as_secs_f64() / 60.0;
+        let took = duration(job.began.elapsed());
         let status = job.process.wait();
         let code = status.as_ref().ok().and_then(ExitStatus::code);
         match code {
-            Some(0) => self.voice.say(&format!("{count}: {label}, {minutes:.1} min")),
+            Some(0) => self.voice.say(&format!("{count}: {label} in {took}{left}")),
             Some(INTERRUPTED) if job.leash.is_none() => {
                 self.voice.say(&format!("saved: {label}"));
                 ended.interrupted = true;
@@ -212,6 +220,41 @@ impl Queue<'_> {
             }
         }
         code == Some(0)
+    }
+}
+
+/// How fast the work goes, by the images of runs that ended.
+struct Pace {
+    began: Instant,
+    done: u64,
+    all: u64,
+}
+
+impl Pace {
+    fn new(jobs: &[Job]) -> Self {
+        let all = jobs.iter().map(|job| job.images).fold(0, u64::saturating_add);
+        Self { began: Instant::now(), done: 0, all }
+    }
+
+    /// What is left after another run, as a guess: networks differ.
+    fn left_after(&mut self, job: &Job) -> String {
+        self.done = self.done.saturating_add(job.images);
+        let left = self.all.saturating_sub(self.done);
+        if left == 0 {
+            return String::new();
+        }
+        let per_image = self.began.elapsed().as_secs_f64() / self.done.max(1) as f64;
+        let left = Duration::try_from_secs_f64(per_image * left as f64).unwrap_or(Duration::MAX);
+        format!("; about {} left", duration(left))
+    }
+}
+
+/// `12 s`, `5 min`, `3 h 20 min`.
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds @ 100..7200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -237,8 +280,12 @@ fn copy(stderr: ChildStderr, mut log: File, bar: Option<ProgressBar>) -> Option<
         while matches!(stderr.read_until(b'\n', &mut line), Ok(count) if count > 0) {
             // A log that cannot be written is no reason to stop training.
             let _ = log.write_all(&line);
-            if let Some(bar) = &bar {
-                bar.set_message(String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
+            let told = String::from_utf8_lossy(line.trim_ascii_end());
+            let is_progress = ["cycle ", "after ", "training is over"];
+            if let Some(bar) = &bar
+                && is_progress.iter().any(|begin| told.starts_with(begin))
+            {
+                bar.set_message(told.into_owned());
             }
             line.clear();
         }

@@ -10,6 +10,9 @@ use toml::{Table, Value};
 
 use crate::failure::Failure;
 
+/// How long names and labels may be.
+const LONGEST: usize = 80;
+
 /// What is compared, as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,7 +118,7 @@ impl Spec {
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
         let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
         let spec: Self =
-            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+            toml::from_str(text).map_err(|error| wrong(hwa_train::mistake_in(text, &error)))?;
         for (key, length) in [
             ("methods", spec.methods.len()),
             ("networks", spec.networks.len()),
@@ -135,9 +138,14 @@ impl Spec {
                 return Err(wrong(format!("`{key}` must name each once, found {again} again")));
             }
         }
-        if slug(&spec.name).is_empty() {
-            let found = &spec.name;
+        let found = &spec.name;
+        if slug(found).is_empty() || found.contains(['/', '\\']) || found.len() > LONGEST {
             return Err(wrong(format!("`name` must be the name of a folder, found {found:?}")));
+        }
+        // Whole numbers of TOML have a sign.
+        if let Some(seed) = spec.seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
+            let reason = format!("`seeds` must be at most {}, found {seed}", i64::MAX);
+            return Err(wrong(reason));
         }
         Ok(spec)
     }
@@ -156,7 +164,6 @@ impl Spec {
         let datasets = self.labelled(&self.datasets, &["data", "dataset"], path)?;
         let networks = self.labelled(&self.networks, &["model", "name"], path)?;
         let methods = self.labelled(&self.methods, &["method"], path)?;
-        self.check_paper([&datasets, &networks, &methods], path)?;
         for dataset in &datasets {
             for network in &networks {
                 for method in &methods {
@@ -175,6 +182,7 @@ impl Spec {
                 }
             }
         }
+        self.check_paper([&datasets, &networks, &methods], path)?;
         Ok(cells)
     }
 
@@ -273,10 +281,18 @@ impl Spec {
                 Failure::usage(format!("{path}: an entry without `{key}` needs a `label`"))
             })?;
             // It names a folder, and stands in tables.
-            if slug(&label).is_empty() || label.contains(char::is_control) {
+            let is_line = !label.contains(char::is_control) && label.len() <= LONGEST;
+            if slug(&label).is_empty() || !is_line {
                 let path = path.display();
-                let reason = "must be a line with a letter from a to z or a digit";
+                let reason = format!(
+                    "must be a line of at most {LONGEST} letters, one of them from a to z or a digit"
+                );
                 return Err(Failure::usage(format!("{path}: `label` {reason}, found {label:?}")));
+            }
+            if text_at(&keys, key).is_none() {
+                let (path, key) = (path.display(), key.join("."));
+                let reason = format!("the entry {label:?} needs `{key}`");
+                return Err(Failure::usage(format!("{path}: {reason}")));
             }
             Ok((label, keys))
         };
@@ -398,6 +414,18 @@ HWA = 70.79
         assert!(error(&seed).contains("`seed` is no key"), "{}", error(&seed));
         let label = TEXT.replace("label = \"HWA\", method = \"hwa\",", "");
         assert!(error(&label).contains("without `method` needs a `label`"), "{}", error(&label));
+        let method = TEXT.replace("method = \"hwa\", ", "");
+        assert!(error(&method).contains("the entry \"HWA\" needs `method`"), "{}", error(&method));
+        let seed = TEXT.replace("seeds = [1, 2]", "seeds = [18446744073709551615]");
+        assert!(error(&seed).contains("seeds"), "{}", error(&seed));
+        let outside = TEXT.replace("\"mine\"", "\"../mine\"");
+        assert!(error(&outside).contains("`name` must be the name of a folder"));
+        let typo = TEXT.replace("[\"sgd\",", "[\"sgdd\",");
+        assert!(
+            error(&typo).starts_with("c.toml: sgdd on digits with resnet8: "),
+            "{}",
+            error(&typo)
+        );
         let twice = TEXT.replace("seeds = [1, 2]", "seeds = [1, 2, 1]");
         assert!(error(&twice).contains("`seeds` must name each once, found 1 again"));
         let empty =

@@ -12,6 +12,7 @@ mod figures;
 mod page;
 mod record;
 mod svg;
+pub mod tensorboard;
 
 pub use axis::Axis;
 pub use chart::{Bars, Boxes, Chart, Figure, Lines, Mark, Series};

@@ -54,6 +54,8 @@ pub struct Experiment {
     pub evaluate: EvaluateTable,
     /// What is kept on disk.
     pub checkpoints: CheckpointsTable,
+    /// What is written for other programs.
+    pub log: LogTable,
 }
 
 /// A training method: numbers and a [`Technique`](crate::Technique) for the same loop.
@@ -485,6 +487,14 @@ pub struct CheckpointsTable {
     pub state_every: Span,
 }
 
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogTable {
+    /// Write event files for TensorBoard.
+    pub tensorboard: bool,
+}
+
 // The defaults: a key that is not written has its value from here.
 
 impl Default for Experiment {
@@ -508,6 +518,7 @@ impl Default for Experiment {
             stop: Stop::default(),
             evaluate: EvaluateTable::default(),
             checkpoints: CheckpointsTable::default(),
+            log: LogTable::default(),
         }
     }
 }

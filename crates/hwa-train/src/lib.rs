@@ -43,8 +43,8 @@ pub use event::{
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Convolution, Data, EmaTable, EvaluateTable, EveryText,
-    Experiment, Fg, Hwa, LookaheadTable, Method, Model, Optimizer, Per, Repr, ScheduleKind,
-    ScheduleTable, Stop, Swa, WindowLengths, WindowText,
+    Experiment, Fg, Hwa, LogTable, LookaheadTable, Method, Model, Optimizer, Per, Repr,
+    ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths, WindowText,
 };
 pub use final_pass::SealedTest;
 pub use measure::evaluate;

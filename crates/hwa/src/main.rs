@@ -14,6 +14,7 @@ mod output;
 mod pages;
 mod summary;
 mod table;
+mod tensorboard;
 mod terminal;
 
 use std::process::ExitCode;

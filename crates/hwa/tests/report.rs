@@ -297,3 +297,42 @@ fn a_served_page_updates_by_itself_while_a_training_runs() {
     assert!(dom.contains("data-state=\"up\""), "it has asked again");
     assert!(cycle(&dom) > before, "{before}");
 }
+
+/// The messages of the only event file of a run.
+fn messages(run: &Path) -> Vec<Vec<u8>> {
+    let files: Vec<_> = fs::read_dir(run.join("tensorboard")).unwrap().flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let data = fs::read(files[0].path()).unwrap();
+    let (mut rest, mut messages) = (data.as_slice(), Vec::new());
+    while let Some((head, after)) = rest.split_at_checked(12) {
+        let length = u64::from_le_bytes(head[..8].try_into().unwrap()) as usize;
+        messages.push(after[..length].to_vec());
+        rest = &after[length + 4..];
+    }
+    assert!(rest.is_empty(), "whole records");
+    messages
+}
+
+fn count(messages: &[Vec<u8>], tag: &str) -> usize {
+    let holds = |message: &&Vec<u8>| message.windows(tag.len()).any(|part| part == tag.as_bytes());
+    messages.iter().filter(holds).count()
+}
+
+#[test]
+fn tensorboard_has_every_cycle_once_also_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let sets = ["log.tensorboard=true", "checkpoints.state_every=3", "schedule.epochs=40"];
+    let mut training = train(&run, &sets).stderr(Stdio::null()).spawn().unwrap();
+    let logged = || fs::read_to_string(run.join("events.jsonl")).unwrap_or_default();
+    wait_until(|| logged().matches("cycle_ended").count() > 5);
+    training.kill().unwrap();
+    training.wait().unwrap();
+    assert!(!run.join("summary.json").exists(), "it was killed on the way");
+    succeeded(&hwa(&["train", "--plain", "--resume"]).arg(&run).output().unwrap());
+    let messages = messages(&run);
+    assert_eq!(count(&messages, "brain.Event:2"), 1);
+    for tag in ["loss/train", "accuracy/outer", "loss/window 2"] {
+        assert_eq!(count(&messages, tag), 40, "{tag}");
+    }
+}

@@ -13,8 +13,9 @@ use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
 use hwa_report::PageOptions;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, Method, Model,
-    Outcome, Replica, ReplicaError, Run, SealedTest, Settings, Started, TrainError,
+    BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, LogTable,
+    Method, Model, Observer, Outcome, Replica, ReplicaError, Run, SealedTest, Settings, Started,
+    TrainError,
 };
 use serde_json::Value;
 
@@ -29,6 +30,7 @@ use crate::opened;
 use crate::output::{give, tell};
 use crate::pages::{self, Refresher};
 use crate::summary::{describe, json_summary};
+use crate::tensorboard::TensorBoard;
 use crate::terminal::Voice;
 
 /// What `hwa train` trains without an argument.
@@ -157,6 +159,11 @@ impl Planned {
         }
         quiet_panics_of_models();
         let splits = &self.source.splits;
+        let console = Refresher::new(console, dir.path());
+        let observer: Box<Mutex<dyn Observer>> = match self.experiment.log.tensorboard {
+            true => Box::new(Mutex::new(TensorBoard::new(console, dir.path()))),
+            false => Box::new(Mutex::new(console)),
+        };
         let run = Run {
             settings: &self.settings,
             train: splits.train.clone(),
@@ -173,7 +180,7 @@ impl Planned {
                 allow_other_arithmetic: arguments.allow_other_arithmetic,
             },
             threads_per_model: self.threads(),
-            observer: &Mutex::new(Refresher::new(console, dir.path())),
+            observer: &*observer,
             interrupt,
         };
         if arguments.resume.is_some() && !dir.summary().is_file() {
@@ -464,6 +471,7 @@ fn identity(experiment: &Experiment) -> Result<String, Failure> {
     same.threads = None;
     let usual = hwa_train::Data::default();
     same.data.dir = None;
+    same.log = LogTable::default();
     (same.data.cache_mib, same.data.decoders) = (usual.cache_mib, usual.decoders);
     Ok(same.to_toml()?)
 }

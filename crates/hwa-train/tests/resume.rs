@@ -225,8 +225,11 @@ fn outer_weights_younger_than_the_state_may_be_lost() {
             if variant.train(folder.path(), &faults, &Mutex::default()).is_ok() {
                 continue; // stopped before that step
             }
-            let manifest = std::fs::read_to_string(newest_manifest(folder.path())).unwrap();
-            let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+            // There may be no state yet: another model may have been slower than its first one.
+            let manifest = manifests(folder.path()).pop().map_or_else(Default::default, |path| {
+                let text = std::fs::read_to_string(path).unwrap();
+                serde_json::from_str::<serde_json::Value>(&text).unwrap()
+            });
             let pending = manifest["lead"]["pending"].as_u64().unwrap_or(0) as usize;
             let store = hwa_store::CheckpointStore::new(folder.path().join("checkpoints"));
             for cycle in store.outer_cycles().unwrap().into_iter().filter(|c| *c > pending) {
@@ -258,14 +261,19 @@ fn interrupted_run(path: &Path) {
     assert!(matches!(outcome, Outcome::Interrupted { .. }));
 }
 
-fn newest_manifest(path: &Path) -> std::path::PathBuf {
+/// The manifests of a run's states, oldest first.
+fn manifests(path: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(path.join("state")).unwrap();
     let mut manifests: Vec<_> = entries
         .map(|e| e.unwrap().path())
         .filter(|p| p.extension().is_some_and(|e| e == "json"))
         .collect();
     manifests.sort();
-    manifests.pop().unwrap()
+    manifests
+}
+
+fn newest_manifest(path: &Path) -> std::path::PathBuf {
+    manifests(path).pop().unwrap()
 }
 
 fn resume_error(path: &Path) -> TrainError {

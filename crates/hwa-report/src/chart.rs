@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::ReportError;
 use crate::axis::{Axis, Fitted};
@@ -265,10 +266,7 @@ impl Legend {
                     area.draw(&Circle::new(at(x + 10.0, y), fine(5) as i32, style))?;
                 }
             }
-            let style = small(Tone::Ink).pos(plotters::style::text_anchor::Pos::new(
-                plotters::style::text_anchor::HPos::Left,
-                plotters::style::text_anchor::VPos::Center,
-            ));
+            let style = small(Tone::Ink).pos(Pos::new(HPos::Left, VPos::Center));
             area.draw(&Text::new(name.clone(), at(x + 26.0, y), style))?;
         }
         Ok(())
@@ -440,10 +438,7 @@ impl Boxes {
             });
             chart.draw_series(dots)?;
             let name = shortened(name, f64::from(WIDTH) * 0.86 / count);
-            let style = small(Tone::Ink).pos(plotters::style::text_anchor::Pos::new(
-                plotters::style::text_anchor::HPos::Center,
-                plotters::style::text_anchor::VPos::Top,
-            ));
+            let style = small(Tone::Ink).pos(Pos::new(HPos::Center, VPos::Top));
             let (px, py) = chart.backend_coord(&(middle, below));
             let (ox, oy) = (area.get_base_pixel().0, area.get_base_pixel().1);
             area.draw(&Text::new(name, (px - ox, py - oy + 8 * FINE), style))?;
@@ -525,10 +520,7 @@ impl Bars {
                 chart.draw_series([Rectangle::new(corners, colour.filled())])?;
                 from += value;
             }
-            let style = small(Tone::Ink).pos(plotters::style::text_anchor::Pos::new(
-                plotters::style::text_anchor::HPos::Right,
-                plotters::style::text_anchor::VPos::Center,
-            ));
+            let style = small(Tone::Ink).pos(Pos::new(HPos::Right, VPos::Center));
             let (px, py) = chart.backend_coord(&(0.0, middle));
             let (ox, oy) = (area.get_base_pixel().0, area.get_base_pixel().1);
             let name = shortened(name, left - 12.0);

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::chart::cell;
+
 /// What was compared, with the figures of every run that is finished.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Comparison {
@@ -247,9 +249,9 @@ impl Comparison {
                 let steps = group.steps.map(|steps| steps.mean);
                 let models = group.runs.first().map(|run| run.models as f64);
                 let cells = [
-                    quoted(&row.dataset),
-                    quoted(&row.network),
-                    quoted(&row.method),
+                    cell(&row.dataset),
+                    cell(&row.network),
+                    cell(&row.method),
                     budget.to_owned(),
                     group.planned.to_string(),
                     group.runs.len().to_string(),
@@ -420,14 +422,6 @@ fn in_markdown(text: &str) -> String {
         escaped.push(letter);
     }
     escaped
-}
-
-/// A cell of comma-separated values.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

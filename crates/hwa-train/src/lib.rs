@@ -23,6 +23,7 @@ mod mistake;
 mod parse;
 mod replica;
 mod run;
+mod scale;
 mod settings;
 mod span;
 mod state;
@@ -54,6 +55,7 @@ pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,
 };
 pub use run::{BuildReplica, Outcome, Run};
+pub use scale::{Scaled, scaled};
 pub use settings::{
     Candidates, Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings,
 };

@@ -4,7 +4,6 @@ mod plan;
 mod presets;
 mod queue;
 mod results;
-mod scale;
 mod spec;
 
 use std::path::PathBuf;

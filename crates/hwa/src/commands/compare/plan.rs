@@ -9,8 +9,8 @@ use hwa_store::{StoreError, write_atomically};
 use hwa_train::{Budget, Experiment};
 
 use super::queue::Job;
+use super::results;
 use super::spec::{Cell, Spec, slug};
-use super::{results, scale};
 use crate::arguments::Compare;
 use crate::commands::train::{Planned, Sources, as_in, toml_string};
 use crate::failure::Failure;
@@ -93,7 +93,7 @@ impl Plan {
             let scaled = sources.open(&cell.experiment.data).map_err(Failure::from);
             let scaled = scaled.and_then(|source| {
                 let images = source.splits.train.len();
-                Ok(scale::scaled(&cell.experiment, factor, images)?)
+                Ok(hwa_train::scaled(&cell.experiment, factor, images)?)
             });
             let scaled = match scaled {
                 Ok(scaled) => scaled,

@@ -2,19 +2,22 @@
 
 use std::num::NonZeroU64;
 
-use hwa_train::{Experiment, ExperimentError, Method, Span};
+use crate::experiment::{Experiment, Method};
+use crate::parse::ExperimentError;
+use crate::span::Span;
 
 /// An experiment for a smaller machine, and what became of it.
-pub(super) struct Scaled {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaled {
     /// What is trained.
-    pub(super) experiment: Experiment,
+    pub experiment: Experiment,
     /// What is told beside its figures.
-    pub(super) note: String,
+    pub note: String,
 }
 
 /// Takes `factor` of the epochs and of the training images. H becomes shorter, so that there
 /// are as many cycles as before; milestones and stages keep their share of the budget.
-pub(super) fn scaled(
+pub fn scaled(
     experiment: &Experiment,
     factor: f64,
     images: usize,
@@ -90,9 +93,8 @@ impl Shares {
 mod tests {
     use std::path::Path;
 
-    use hwa_train::Settings;
-
     use super::*;
+    use crate::settings::Settings;
 
     fn experiment(sets: &[&str]) -> Experiment {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();

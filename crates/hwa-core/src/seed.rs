@@ -30,6 +30,8 @@ pub enum Purpose {
     Revive = 7,
     /// What a method of one's own draws.
     Method = 8,
+    /// A direction to look along on the loss surface.
+    Direction = 9,
 }
 
 /// A stream of random numbers at one address.

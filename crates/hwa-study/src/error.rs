@@ -1,0 +1,33 @@
+//! Why something could not be studied.
+
+use hwa_core::WeightsError;
+use hwa_train::ReplicaError;
+
+/// Why something could not be studied.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// Weights do not belong together.
+    #[error("the weights do not belong together: {0}")]
+    Weights(#[from] WeightsError),
+    /// Weights that should lie apart are the same.
+    #[error("the weights are equal, expected some distance between them")]
+    Equal,
+    /// Three weights span no plane.
+    #[error("the weights lie on a line, expected three that span a plane")]
+    OnALine,
+    /// There are too few weights to tell how they moved.
+    #[error("{found} sets of weights span no plane of principal directions, expected at least 3")]
+    TooFew {
+        /// How many there are.
+        found: usize,
+    },
+    /// A model could not be built, loaded or run.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+    /// Threads could not be started.
+    #[error("cannot start threads: {reason}")]
+    Threads {
+        /// The system's reason.
+        reason: String,
+    },
+}

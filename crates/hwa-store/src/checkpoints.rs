@@ -106,15 +106,36 @@ impl CheckpointStore {
 
     /// The cycles whose outer weights are there, in order.
     pub fn outer_cycles(&self) -> Result<Vec<usize>, StoreError> {
-        let mut cycles = Vec::new();
+        let names = self.names("outer-")?;
+        let mut cycles: Vec<usize> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        cycles.sort_unstable();
+        Ok(cycles)
+    }
+
+    /// The inner weights that are there, in order.
+    pub fn inner_positions(&self) -> Result<Vec<InnerPosition>, StoreError> {
+        let position = |name: &String| {
+            let mut numbers = name.split('-');
+            let cycle = numbers.next()?.parse().ok()?;
+            let replica = numbers.next()?.parse().ok()?;
+            let step = numbers.next()?.parse().ok()?;
+            numbers.next().is_none().then_some(InnerPosition { cycle, replica, step })
+        };
+        let mut positions: Vec<_> = self.names("inner-")?.iter().filter_map(position).collect();
+        positions.sort_unstable();
+        Ok(positions)
+    }
+
+    /// What the files of a kind are called between that and their ending.
+    fn names(&self, kind: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(StoreError::io("read", &self.folder))? {
             let entry = entry.map_err(StoreError::io("read", &self.folder))?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let number = name.strip_prefix("outer-").and_then(|n| n.strip_suffix(".safetensors"));
-            cycles.extend(number.and_then(|n| n.parse::<usize>().ok()));
+            let inside = name.strip_prefix(kind).and_then(|n| n.strip_suffix(".safetensors"));
+            names.extend(inside.map(str::to_owned));
         }
-        cycles.sort_unstable();
-        Ok(cycles)
+        Ok(names)
     }
 
     /// Removes a cycle's outer weights, if they are there.
@@ -161,6 +182,22 @@ mod tests {
         store.remove_outer(3).unwrap();
         store.remove_outer(3).unwrap();
         assert_eq!(store.outer_cycles().unwrap(), [12]);
+    }
+
+    #[test]
+    fn inner_weights_are_found_by_cycle_model_and_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path().to_owned());
+        let at = |cycle, replica, step| InnerPosition { cycle, replica, step };
+        let inner = InnerWeights::new(Weights::clone(&outer(1.0)));
+        for position in [at(10, 1, 400), at(10, 0, 400), at(9, 0, 360)] {
+            store.save_inner(position, &inner).unwrap();
+        }
+        for other in ["inner-1-2.safetensors", "inner-1-2-3-4.safetensors", "inner-x-0-1"] {
+            std::fs::write(folder.path().join(other), "").unwrap();
+        }
+        let expected = [at(9, 0, 360), at(10, 0, 400), at(10, 1, 400)];
+        assert_eq!(store.inner_positions().unwrap(), expected);
     }
 
     #[test]

@@ -202,6 +202,29 @@ pub(crate) struct Subject {
     pub(crate) threads: Option<NonZeroUsize>,
 }
 
+/// A network and a data set, with the weights of a run or of files.
+#[derive(Debug, Args)]
+pub(crate) struct StudyOf {
+    /// A run: its network, its data set with its splits, and its weights
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
+    pub(crate) run: Option<PathBuf>,
+    /// The network, see `hwa models`; weights are files then
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) model: Option<String>,
+    /// The data set, see `hwa data list`
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) data: Option<String>,
+    /// Its folder; by default that of the run, or the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Images per batch; by default as in training, or 128
+    #[arg(long)]
+    pub(crate) batch: Option<NonZeroUsize>,
+    /// Threads; by default one per core
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -27,6 +27,7 @@
 //! | [`data`] | data sets, splits, loaders |
 //! | [`nn`] | networks and replicas over Burn |
 //! | [`report`] | figures of a run |
+//! | [`study`] | lines and planes on the loss surface |
 //! | [`train`] | the algorithm, its judge, its state, its events |
 
 pub use hwa_core as core;
@@ -34,6 +35,7 @@ pub use hwa_data as data;
 pub use hwa_nn as nn;
 pub use hwa_report as report;
 pub use hwa_store as store;
+pub use hwa_study as study;
 pub use hwa_train as train;
 
 pub use hwa_core::{

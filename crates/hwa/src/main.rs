@@ -12,6 +12,8 @@ mod notices;
 mod opened;
 mod output;
 mod pages;
+mod shelf;
+mod studied;
 mod summary;
 mod table;
 mod tensorboard;

@@ -1,0 +1,113 @@
+//! What is looked into: a network on images, with the weights of a run or of files.
+
+use std::num::NonZeroUsize;
+
+use hwa_data::{
+    Batch, DataError, EvaluationBatches, OpenOptions, Part, RecalibrationBatches, Source,
+};
+use hwa_nn::{BurnReplica, ModelSpec, SgdConfig, Task};
+use hwa_train::{Convolution, Experiment, Replica, ReplicaError};
+
+use crate::arguments::{Split, StudyOf};
+use crate::failure::Failure;
+use crate::opened::{precision, stored_experiment, task};
+use crate::shelf::Shelf;
+
+/// A network, its images and where its weights are.
+pub(crate) struct Studied {
+    pub(crate) spec: ModelSpec,
+    convolution: Convolution,
+    pub(crate) source: Source,
+    /// The seed that images are drawn with.
+    pub(crate) seed: u64,
+    pub(crate) batch: NonZeroUsize,
+    pub(crate) shelf: Shelf,
+    /// The experiment of the run, if it is one.
+    pub(crate) experiment: Option<Experiment>,
+}
+
+impl Studied {
+    pub(crate) fn new(subject: &StudyOf) -> Result<Self, Failure> {
+        let missing = |what: &str| Failure::usage(format!("{what} is needed without --run"));
+        let experiment = match &subject.run {
+            Some(run) => {
+                let (text, path) = stored_experiment(run)?;
+                Some(Experiment::parse(&text, &path, &[])?)
+            }
+            None => None,
+        };
+        let (name, convolution, data, dir, options, seed, batch) = match &experiment {
+            Some(Experiment { model, data, seed, optimizer, .. }) => (
+                model.name.clone(),
+                model.convolution,
+                data.dataset.clone(),
+                data.dir.clone(),
+                data.options(),
+                *seed,
+                optimizer.batch,
+            ),
+            None => (
+                subject.model.clone().ok_or_else(|| missing("--model"))?,
+                Convolution::default(),
+                subject.data.clone().ok_or_else(|| missing("--data"))?,
+                None,
+                OpenOptions::default(),
+                1,
+                NonZeroUsize::MIN.saturating_add(127),
+            ),
+        };
+        let spec: ModelSpec = name.parse()?;
+        // The data may have moved since.
+        let dir = subject.data_dir.clone().or(dir);
+        let source = hwa_data::open(&data, dir.as_deref(), &options)?;
+        let shelf = Shelf::new(subject.run.clone(), spec, task(&source));
+        let batch = subject.batch.unwrap_or(batch);
+        Ok(Self { spec, convolution, source, seed, batch, shelf, experiment })
+    }
+
+    /// What the network is for.
+    pub(crate) fn task(&self) -> Task {
+        task(&self.source)
+    }
+
+    /// A network without a past.
+    pub(crate) fn blank(&self) -> Result<Box<dyn Replica>, ReplicaError> {
+        let task = self.task();
+        let config = SgdConfig { momentum: 0.0, weight_decay: 0.0 };
+        let failed = |error: hwa_nn::NnError| ReplicaError::Framework {
+            operation: "building the network",
+            reason: error.to_string(),
+        };
+        let network = self.spec.blank(task).map_err(failed)?;
+        let replica = BurnReplica::new(network, task, config).map_err(failed)?;
+        Ok(Box::new(replica.with_precision(precision(self.convolution))))
+    }
+
+    /// Images of a split, at most so many: then each class has its share.
+    pub(crate) fn images(
+        &self,
+        split: Split,
+        most: Option<NonZeroUsize>,
+    ) -> Result<Vec<Batch>, Failure> {
+        let splits = &self.source.splits;
+        let subset = match split {
+            Split::Train => &splits.train,
+            Split::Validation => &splits.validation,
+            Split::Test => &splits.test,
+        };
+        let some = match most.filter(|most| most.get() < subset.len()) {
+            Some(most) => subset.hold_out(most.get(), self.seed, Part::Train)?.0,
+            None => subset.clone(),
+        };
+        let batches = EvaluationBatches::new(some, self.source.transform.clone(), self.batch);
+        Ok(batches.collect::<Result<_, DataError>>()?)
+    }
+
+    /// Training batches, augmented as in training, for batch-norm statistics.
+    pub(crate) fn statistics(&self, most: NonZeroUsize) -> Result<Vec<Batch>, Failure> {
+        let (train, transform) = (self.source.splits.train.clone(), self.source.transform.clone());
+        let batches = RecalibrationBatches::new(train, transform, self.batch, self.seed);
+        let count = most.get().div_ceil(self.batch.get());
+        Ok(batches.take(count).collect::<Result<_, DataError>>()?)
+    }
+}

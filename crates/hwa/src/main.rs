@@ -7,6 +7,7 @@ mod console;
 mod counting;
 mod environment;
 mod failure;
+mod landscape;
 mod left_out;
 mod notices;
 mod opened;
@@ -43,6 +44,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Train(arguments) => commands::train::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Landscape(command) => commands::landscape::run(&command),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

@@ -1,9 +1,13 @@
 //! What can be written after `hwa`.
 
+mod study;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use study::{LandscapeCommand, LandscapeOptions, StudyOf};
 
 /// Hierarchical weight averaging: K models in parallel, averaged every H steps,
 /// and a slide window over the averages.
@@ -32,6 +36,9 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Make a page about runs: curves, tables, settings
     Report(Report),
+    /// Draw loss and accuracy around weights: on lines and planes
+    #[command(subcommand)]
+    Landscape(LandscapeCommand),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights
@@ -197,29 +204,6 @@ pub(crate) struct Subject {
     /// Images per batch
     #[arg(long, default_value = "128")]
     pub(crate) batch: NonZeroUsize,
-    /// Threads; by default one per core
-    #[arg(long)]
-    pub(crate) threads: Option<NonZeroUsize>,
-}
-
-/// A network and a data set, with the weights of a run or of files.
-#[derive(Debug, Args)]
-pub(crate) struct StudyOf {
-    /// A run: its network, its data set with its splits, and its weights
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
-    pub(crate) run: Option<PathBuf>,
-    /// The network, see `hwa models`; weights are files then
-    #[arg(long, required_unless_present = "run")]
-    pub(crate) model: Option<String>,
-    /// The data set, see `hwa data list`
-    #[arg(long, required_unless_present = "run")]
-    pub(crate) data: Option<String>,
-    /// Its folder; by default that of the run, or the cache folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Images per batch; by default as in training, or 128
-    #[arg(long)]
-    pub(crate) batch: Option<NonZeroUsize>,
     /// Threads; by default one per core
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,

@@ -1,0 +1,178 @@
+//! What can be written after the commands that look into weights.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Split;
+use crate::shelf::{NAMES, Name};
+
+/// Points along a side of a landscape, if nothing else is said.
+const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(24);
+
+/// A network and a data set, with the weights of a run or of files.
+#[derive(Debug, Args)]
+pub(crate) struct StudyOf {
+    /// A run: its network, its data set with its splits, and its weights
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
+    pub(crate) run: Option<PathBuf>,
+    /// The network, see `hwa models`; weights are files then
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) model: Option<String>,
+    /// The data set, see `hwa data list`
+    #[arg(long, required_unless_present = "run")]
+    pub(crate) data: Option<String>,
+    /// Its folder; by default that of the run, or the cache folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Images per batch; by default as in training, or 128
+    #[arg(long)]
+    pub(crate) batch: Option<NonZeroUsize>,
+    /// Threads; by default one per core
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LandscapeCommand {
+    /// The line through two sets of weights
+    Line(LandscapeLine),
+    /// The plane through three sets of weights
+    Plane(LandscapePlane),
+    /// Two random directions, filter by filter as long as the weights
+    Random(LandscapeRandom),
+    /// The plane in which a run has moved most
+    Pca(LandscapePca),
+}
+
+impl LandscapeCommand {
+    /// What they have in common.
+    pub(crate) fn options(&self) -> &LandscapeOptions {
+        match self {
+            Self::Line(line) => &line.options,
+            Self::Plane(plane) => &plane.options,
+            Self::Random(random) => &random.options,
+            Self::Pca(pca) => &pca.options,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LandscapeOptions {
+    #[command(flatten)]
+    pub(crate) subject: StudyOf,
+    /// Images of each split that are evaluated, and at most so many for statistics
+    #[arg(long, default_value = "2560")]
+    pub(crate) images: NonZeroUsize,
+    /// Which images; by default train, and for lines test as well. Can be given several times
+    #[arg(long, value_enum)]
+    pub(crate) split: Vec<Split>,
+    /// Where figures, data and page go; by default a folder in landscape/ of the run
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// End with one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  hwa landscape line --run runs/digits-hwa
+  hwa landscape line --run runs/digits-hwa best outer:10
+  hwa landscape line --model resnet20 --data cifar100 a.pt b.pt
+
+Without names it is the line from best to the last model that was kept, or to the last outer
+weights. Ctrl-C and the same command again: it goes on.
+
+{}", NAMES))]
+pub(crate) struct LandscapeLine {
+    /// The weights at 0 and at 1
+    #[arg(num_args = 2, value_names = ["FROM", "TO"])]
+    pub(crate) weights: Vec<Name>,
+    /// Where the line begins
+    #[arg(long, default_value = "-1", allow_negative_numbers = true)]
+    pub(crate) from: f64,
+    /// Where it ends
+    #[arg(long, default_value = "2", allow_negative_numbers = true)]
+    pub(crate) to: f64,
+    /// Points on it
+    #[arg(long, default_value = "61")]
+    pub(crate) points: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) options: LandscapeOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  hwa landscape plane --run runs/digits-hwa
+  hwa landscape plane --run runs/digits-hwa outer:5 outer:10 best --mark outer:8
+  hwa landscape plane --run runs/digits-hwa inner:7:0 inner:7:1 outer:6 --mark outer:7
+
+Without names it is the plane of two models and where they came from, with their average; if
+none were kept, of two outer weights and the best. Ctrl-C and the same command again: it
+goes on.
+
+{}", NAMES))]
+pub(crate) struct LandscapePlane {
+    /// The weights that span it
+    #[arg(num_args = 3, value_names = ["FIRST", "SECOND", "THIRD"])]
+    pub(crate) weights: Vec<Name>,
+    /// Other weights to mark, where they are nearest to the plane
+    #[arg(long, value_name = "WEIGHTS")]
+    pub(crate) mark: Vec<Name>,
+    /// Points along each side
+    #[arg(long, default_value_t = SIZE)]
+    pub(crate) size: NonZeroUsize,
+    /// Chooses the random direction, if the three lie on a line
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) options: LandscapeOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  hwa landscape random --run runs/digits-hwa
+  hwa landscape random --run runs/digits-hwa outer:10 --reach 0.5 --seed 2
+
+{}", NAMES))]
+pub(crate) struct LandscapeRandom {
+    /// The weights in the middle
+    #[arg(default_value = "best", value_name = "WEIGHTS")]
+    pub(crate) centre: Name,
+    /// How far it goes to each side; 1 is as far as the weights are long
+    #[arg(long, default_value = "1")]
+    pub(crate) reach: f64,
+    /// Points along each side
+    #[arg(long, default_value_t = SIZE)]
+    pub(crate) size: NonZeroUsize,
+    /// Chooses the directions
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) options: LandscapeOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  hwa landscape pca --run runs/digits-hwa
+  hwa landscape pca --run runs/digits-hwa hwa --size 40
+
+The way is that of the outer weights which the run keeps, of 64 of them at most.
+
+{}", NAMES))]
+pub(crate) struct LandscapePca {
+    /// The weights that the way is seen from
+    #[arg(default_value = "outer", value_name = "WEIGHTS")]
+    pub(crate) centre: Name,
+    /// Points along each side
+    #[arg(long, default_value_t = SIZE)]
+    pub(crate) size: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) options: LandscapeOptions,
+}

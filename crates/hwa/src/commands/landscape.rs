@@ -1,0 +1,164 @@
+//! `hwa landscape`: loss and accuracy on lines and planes between weights.
+
+use std::path::PathBuf;
+
+use hwa_report::PageOptions;
+use serde_json::json;
+
+use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
+use crate::failure::Failure;
+use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table};
+use crate::output::{give, tell};
+use crate::pages;
+use crate::shelf::{Name, Shelf};
+use crate::studied::Studied;
+use crate::table::aligned;
+
+/// Runs the command.
+pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
+    let options = command.options();
+    let studied = Studied::new(&options.subject)?;
+    let shelf = &studied.shelf;
+    let (kind, names, view, both) = match command {
+        LandscapeCommand::Line(line) => {
+            let names = two(shelf, &line.weights)?;
+            let extent = Extent { from: line.from, to: line.to, count: line.points };
+            if line.from.is_nan() || line.to.is_nan() || line.from >= line.to {
+                let (from, to) = (line.from, line.to);
+                return Err(Failure::usage(format!("--from {from} --to {to}: expected from < to")));
+            }
+            let view = View::line(shelf, [&names[0], &names[1]], extent)?;
+            ("line", names, view, true)
+        }
+        LandscapeCommand::Plane(plane) => {
+            let (names, others) = three(shelf, &plane.weights, &plane.mark)?;
+            let through = [&names[0], &names[1], &names[2]];
+            let view = View::plane(shelf, through, &others, (plane.size, plane.seed))?;
+            ("plane", names, view, false)
+        }
+        LandscapeCommand::Random(random) => {
+            if !(random.reach > 0.0 && random.reach.is_finite()) {
+                let reach = random.reach;
+                return Err(Failure::usage(format!("--reach {reach}: expected more than 0")));
+            }
+            let extent = Extent { from: -random.reach, to: random.reach, count: random.size };
+            let view = View::random(shelf, &random.centre, extent, random.seed)?;
+            ("random", vec![random.centre.clone()], view, false)
+        }
+        LandscapeCommand::Pca(pca) => {
+            let view = View::principal(shelf, &pca.centre, pca.size)?;
+            ("pca", vec![pca.centre.clone()], view, false)
+        }
+    };
+    for remark in &view.remarks {
+        tell(remark);
+    }
+    let splits = splits(options, both);
+    let folder = options.out.clone().unwrap_or_else(|| folder(options, kind, &names));
+    let how = Measuring {
+        studied: &studied,
+        splits: &splits,
+        images: options.images,
+        threads: options.subject.threads,
+        folder: &folder,
+    };
+    let landscape = measure(view, &how)?;
+    let page = sheet(&landscape, &landscape.view.title);
+    let page = page.page(PageOptions { files: true, ..PageOptions::default() });
+    pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
+    tell_of(&landscape, &folder, options.json);
+    Ok(())
+}
+
+fn tell_of(landscape: &Landscape, folder: &std::path::Path, as_json: bool) {
+    let page = folder.join("index.html");
+    let (head, rows) = table(landscape);
+    if as_json {
+        let marks: Vec<_> = landscape
+            .view
+            .marks
+            .iter()
+            .zip(landscape.marks.iter().zip(&landscape.shadows))
+            .map(|(marked, (own, shadow))| {
+                json!({
+                    "name": marked.name, "at": marked.place.at,
+                    "distance": marked.place.residual, "own": own, "projected": shadow,
+                })
+            })
+            .collect();
+        give(json!({
+            "page": page, "points": landscape.points.len(), "splits": landscape.splits,
+            "marks": marks,
+        }));
+        return;
+    }
+    let mut lines = vec![head];
+    lines.extend(rows);
+    give(aligned(&lines));
+    give(page.display());
+}
+
+/// Without names: the chosen weights and an individual model, or the last outer weights.
+fn two(shelf: &Shelf, given: &[Name]) -> Result<Vec<Name>, Failure> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    let inner = shelf.inner_positions()?.last().map(|at| Name::Inner(at.cycle, 0, None));
+    Ok(vec![Name::Best, inner.unwrap_or(Name::Outer(None))])
+}
+
+/// Without names: two models with where they came from, and their average; or two outer weights
+/// with the HWA weights between them.
+fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Vec<Name>), Failure> {
+    if !given.is_empty() {
+        return Ok((given.to_vec(), marks.to_vec()));
+    }
+    let cycles = shelf.outer_cycles()?;
+    let mut marks = marks.to_vec();
+    let inner = shelf.inner_positions()?;
+    let second = inner.iter().rfind(|at| at.replica == 1 && cycles.contains(&(at.cycle - 1)));
+    if let Some(at) = second {
+        let cycle = at.cycle;
+        marks.push(Name::Outer(Some(cycle)));
+        let start = Name::Outer(Some(cycle - 1));
+        return Ok((vec![Name::Inner(cycle, 0, None), Name::Inner(cycle, 1, None), start], marks));
+    }
+    let (Some(first), Some(last)) = (cycles.get(cycles.len() / 2), cycles.last()) else {
+        return Err(Failure::usage("three weights are needed, for example outer:1 outer:2 best"));
+    };
+    Ok((vec![Name::Outer(Some(*first)), Name::Outer(Some(*last)), Name::Best], marks))
+}
+
+/// Test is looked at only after the run has chosen.
+fn splits(options: &LandscapeOptions, both: bool) -> Vec<Split> {
+    let unfinished = options.subject.run.as_ref().is_some_and(|r| !r.join("summary.json").is_file());
+    if !options.split.is_empty() {
+        if unfinished && options.split.contains(&Split::Test) {
+            tell("the run is not finished: what is chosen after a look at test is chosen on test");
+        }
+        return options.split.clone();
+    }
+    match (both, unfinished) {
+        (false, _) => vec![Split::Train],
+        (true, false) => vec![Split::Train, Split::Test],
+        (true, true) => {
+            tell("the run is not finished: validation images take the place of test");
+            vec![Split::Train, Split::Validation]
+        }
+    }
+}
+
+fn folder(options: &LandscapeOptions, kind: &str, names: &[Name]) -> PathBuf {
+    let mut name = kind.to_owned();
+    for weights in names {
+        let file = match weights {
+            Name::File(path) => path.file_stem().map(|s| s.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        let plain = file.unwrap_or_else(|| weights.to_string());
+        name.push('-');
+        name.extend(plain.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }));
+    }
+    let base = options.subject.run.clone().unwrap_or_default();
+    base.join("landscape").join(name)
+}

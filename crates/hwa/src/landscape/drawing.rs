@@ -1,0 +1,209 @@
+//! A landscape as figures, tables and a page.
+
+use hwa_report::{Aspect, Axis, Chart, Figure, Lines, Map, Mark, Part, Series, Sheet, Spot, Tone};
+use hwa_study::Reading;
+use hwa_train::Tally;
+
+use super::measuring::Landscape;
+
+/// What is measured at a point.
+#[derive(Clone, Copy)]
+struct Measure {
+    name: &'static str,
+    label: &'static str,
+    of: fn(&Tally) -> f64,
+}
+
+const LOSS: Measure =
+    Measure { name: "loss", label: "cross entropy", of: |t| t.loss / t.images as f64 };
+const ACCURACY: Measure = Measure {
+    name: "accuracy",
+    label: "accuracy, %",
+    of: |t| 100.0 * t.top1 as f64 / t.images as f64,
+};
+
+/// The page of a landscape, without its title.
+pub(crate) fn sheet(landscape: &Landscape, title: &str) -> Sheet {
+    let mut parts: Vec<Part> = Vec::new();
+    let figures = match landscape.view.rows.is_empty() {
+        true => lines(landscape),
+        false => maps(landscape),
+    };
+    parts.extend(figures.into_iter().map(Part::Figure));
+    if !landscape.marks.is_empty() {
+        parts.push(Part::Heading("The marked weights".to_owned()));
+        let (head, rows) = table(landscape);
+        parts.push(Part::Table { head, rows });
+        if landscape.view.marks.iter().any(|marked| !marked.inside) {
+            parts.push(Part::Text(
+                "Weights beside the plane are drawn where they are nearest to it. What is measured \
+                 there is the projected loss; their own may be quite another."
+                    .to_owned(),
+            ));
+        }
+    }
+    parts.extend(landscape.view.remarks.iter().map(|remark| Part::Text(capital(remark))));
+    Sheet { title: title.to_owned(), lead: lead(landscape), parts }
+}
+
+fn lead(landscape: &Landscape) -> String {
+    let images: Vec<String> = landscape
+        .splits
+        .iter()
+        .zip(&landscape.images)
+        .map(|(split, count)| format!("{count} {split} images"))
+        .collect();
+    format!(
+        "{}: {} points, on {}, with batch-norm statistics re-estimated at each.",
+        landscape.view.title,
+        landscape.points.len(),
+        images.join(" and ")
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
+/// What is known of the marked weights: heads and rows.
+pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
+    let view = &landscape.view;
+    let beside = view.marks.iter().any(|marked| !marked.inside);
+    let mut head = vec!["weights".to_owned(), "at".to_owned()];
+    if beside {
+        head.push("distance from it".to_owned());
+    }
+    for split in &landscape.splits {
+        head.push(format!("{split} loss"));
+        if beside {
+            head.push("projected".to_owned());
+        }
+        head.push(format!("{split} accuracy, %"));
+        if beside {
+            head.push("projected".to_owned());
+        }
+    }
+    let readings = landscape.marks.iter().zip(&landscape.shadows);
+    let rows = view.marks.iter().zip(readings).map(|(marked, (own, shadow))| {
+        let at: Vec<String> = marked.place.at.iter().map(|x| short(*x)).collect();
+        let mut row = vec![marked.name.clone(), at.join(", ")];
+        if beside {
+            row.push(if marked.inside { "0".to_owned() } else { short(marked.place.residual) });
+        }
+        for (own, shadow) in own.splits.iter().zip(&shadow.splits) {
+            for (measure, digits) in [(LOSS, 4), (ACCURACY, 2)] {
+                row.push(format!("{:.digits$}", (measure.of)(own)));
+                if beside {
+                    row.push(format!("{:.digits$}", (measure.of)(shadow)));
+                }
+            }
+        }
+        row
+    });
+    (head, rows.collect())
+}
+
+fn short(number: f64) -> String {
+    // Rounding leaves a minus before nothing.
+    let text = format!("{number:.2}");
+    if text == "-0.00" { "0.00".to_owned() } else { text }
+}
+
+fn series(landscape: &Landscape, split: usize, measure: Measure) -> Vec<f64> {
+    let value = |reading: &Reading| reading.splits.get(split).map_or(f64::NAN, measure.of);
+    landscape.points.iter().map(value).collect()
+}
+
+fn lines(landscape: &Landscape) -> Vec<Figure> {
+    let view = &landscape.view;
+    let figure = |measure: Measure| {
+        let of_split = |(index, split): (usize, &&str)| {
+            let values = series(landscape, index, measure);
+            let points = view.columns.iter().copied().zip(values).collect();
+            let tone = Tone::Series([5, 1, 0][index % 3]);
+            Series { name: (*split).to_owned(), tone, points }
+        };
+        let series: Vec<Series> = landscape.splits.iter().enumerate().map(of_split).collect();
+        let y = Axis::measuring(measure.label);
+        let y = if measure.name == LOSS.name { y.logarithmic() } else { y };
+        let marks = marks_on_a_line(landscape, measure);
+        let chart = Lines { x: Axis::measuring(&view.labels[0]), y, series, marks };
+        Figure {
+            name: measure.name.to_owned(),
+            title: format!("{}: {}", view.title, measure.name),
+            caption: "Between 0 and 1 lie the mixtures of the two; rings mark the weights \
+                      themselves."
+                .to_owned(),
+            chart: Chart::Lines(chart),
+        }
+    };
+    vec![figure(LOSS), figure(ACCURACY)]
+}
+
+/// Rings at the weights, on the curve of the last split.
+fn marks_on_a_line(landscape: &Landscape, measure: Measure) -> Vec<Mark> {
+    let marks = landscape.view.marks.iter().zip(&landscape.marks);
+    marks
+        .filter_map(|(marked, reading)| {
+            let value = (measure.of)(reading.splits.last()?);
+            let split = landscape.splits.last()?;
+            let label = match measure.name == LOSS.name {
+                true => format!("{}, {split}: {value:.4}", marked.name),
+                false => format!("{}, {split}: {value:.2} %", marked.name),
+            };
+            Some(Mark { label, at: (*marked.place.at.first()?, value) })
+        })
+        .collect()
+}
+
+fn maps(landscape: &Landscape) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (index, split) in landscape.splits.iter().enumerate() {
+        for measure in [LOSS, ACCURACY] {
+            figures.push(map(landscape, (index, split), measure));
+        }
+    }
+    figures
+}
+
+fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -> Figure {
+    let view = &landscape.view;
+    let at = |place: &hwa_study::Place| {
+        Some((*place.at.first()?, *place.at.get(1)?)).filter(|(x, y)| x.is_finite() && y.is_finite())
+    };
+    let spots = view.marks.iter().filter_map(|marked| {
+        Some(Spot { label: marked.name.clone(), at: at(&marked.place)? })
+    });
+    let way: Vec<(f64, f64)> = view.path.iter().filter_map(|(_, place)| at(place)).collect();
+    let mut paths = Vec::new();
+    if let (Some((first, _)), Some((last, _))) = (view.path.first(), view.path.last()) {
+        let name = format!("outer weights, cycle {first} to {last}");
+        paths.push(Series { name, tone: Tone::Series(1), points: way });
+    }
+    let value = Axis::measuring(&format!("{split} {}", measure.label));
+    let value = if measure.name == LOSS.name { value.logarithmic() } else { value };
+    let chart = Map {
+        x: Axis::measuring(&view.labels[0]),
+        y: Axis::measuring(&view.labels[1]),
+        value,
+        columns: view.columns.clone(),
+        rows: view.rows.clone(),
+        values: series(landscape, index, measure),
+        spots: spots.collect(),
+        paths,
+        aspect: if view.square { Aspect::Equal } else { Aspect::default() },
+    };
+    Figure {
+        name: format!("{split}-{}", measure.name),
+        title: format!("{}: {split} {}", view.title, measure.name),
+        caption: format!(
+            "{} on {split} images at {} x {} points.",
+            capital(measure.name).trim_end_matches('.'),
+            view.columns.len(),
+            view.rows.len()
+        ),
+        chart: Chart::Map(chart),
+    }
+}

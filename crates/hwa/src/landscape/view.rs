@@ -1,0 +1,294 @@
+//! What is looked at: a line or a plane, which of its points, and what is marked on it.
+
+use std::num::NonZeroUsize;
+
+use hwa_core::Weights;
+use hwa_study::{Direction, Frame, Place, StudyError, principal};
+
+use crate::failure::Failure;
+use crate::shelf::{Name, Shelf};
+
+/// What is left of a distance by rounding, as a share of the weights' own length.
+const ROUNDING: f64 = 1e-6;
+/// Room around what is marked, as a share of its extent.
+const ROOM: f64 = 0.35;
+/// Weights of a run that its way is drawn through, at most.
+const MOST_ON_A_PATH: usize = 64;
+
+/// A part of a line or plane.
+pub(crate) struct View {
+    /// What it shows, in a few words.
+    pub(crate) title: String,
+    pub(crate) frame: Frame,
+    /// The coordinates of its points; a line has no rows.
+    pub(crate) columns: Vec<f64>,
+    pub(crate) rows: Vec<f64>,
+    /// What stands at its axes.
+    pub(crate) labels: [String; 2],
+    /// Whether both axes are lengths, so that the picture must not be stretched.
+    pub(crate) square: bool,
+    pub(crate) marks: Vec<Marked>,
+    /// Where the outer weights of a run are seen, by cycle.
+    pub(crate) path: Vec<(usize, Place)>,
+    /// What else there is to know.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Weights that are marked.
+pub(crate) struct Marked {
+    pub(crate) name: String,
+    pub(crate) weights: Weights,
+    pub(crate) place: Place,
+    /// Whether they lie in the line or plane, but for rounding.
+    pub(crate) inside: bool,
+}
+
+/// From where to where, and how many points.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Extent {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) count: NonZeroUsize,
+}
+
+impl Extent {
+    /// The points, both ends among them. Written so that 0 and 1 are met exactly where they can be.
+    fn points(&self) -> Vec<f64> {
+        let last = (self.count.get() - 1).max(1) as f64;
+        let at = |i: usize| (self.from * (last - i as f64) + self.to * i as f64) / last;
+        (0..self.count.get()).map(at).collect()
+    }
+}
+
+impl View {
+    /// The line from some weights to others.
+    pub(crate) fn line(
+        shelf: &Shelf,
+        [from, to]: [&Name; 2],
+        extent: Extent,
+    ) -> Result<Self, Failure> {
+        let (first, second) = (shelf.get(from)?, shelf.get(to)?);
+        let frame = Frame::line(&first, &second).map_err(|error| named(error, &[from, to]))?;
+        let mut view = Self {
+            title: format!("The line from {from} to {to}"),
+            columns: extent.points(),
+            rows: Vec::new(),
+            labels: [format!("0 is {from}, 1 is {to}"), String::new()],
+            square: false,
+            marks: Vec::new(),
+            path: Vec::new(),
+            remarks: Vec::new(),
+            frame,
+        };
+        view.mark(from.to_string(), first)?;
+        view.mark(to.to_string(), second)?;
+        Ok(view)
+    }
+
+    /// The plane through three sets of weights, with others marked on it. Where three lie on a
+    /// line, a random direction takes the place of the third.
+    pub(crate) fn plane(
+        shelf: &Shelf,
+        through: [&Name; 3],
+        others: &[Name],
+        (size, seed): (NonZeroUsize, u64),
+    ) -> Result<Self, Failure> {
+        let weights = [shelf.get(through[0])?, shelf.get(through[1])?, shelf.get(through[2])?];
+        let [first, second, third] = &weights;
+        let mut remarks = Vec::new();
+        let frame = match Frame::plane([first, second, third]) {
+            Err(StudyError::OnALine) => {
+                let [a, b, c] = through;
+                remarks.push(format!(
+                    "{a}, {b} and {c} lie on a line: the second axis is a random direction, \
+                     filter by filter as long as the weights"
+                ));
+                Frame::spanned(first, second, Direction::random(first, seed, 0))
+            }
+            frame => frame,
+        };
+        let frame = frame.map_err(|error| named(error, &through))?;
+        let [a, b, c] = through;
+        let mut view = Self {
+            title: format!("The plane through {a}, {b} and {c}"),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            labels: [format!("distance from {a} towards {b}"), "distance across".to_owned()],
+            square: true,
+            marks: Vec::new(),
+            path: Vec::new(),
+            remarks,
+            frame,
+        };
+        for (name, weights) in through.into_iter().zip(weights) {
+            view.mark(name.to_string(), weights)?;
+        }
+        for name in others {
+            view.mark(name.to_string(), shelf.get(name)?)?;
+        }
+        view.spread(size);
+        Ok(view)
+    }
+
+    /// Two random directions from some weights, each filter as long as that of the weights, and
+    /// the way of the run.
+    pub(crate) fn random(
+        shelf: &Shelf,
+        centre: &Name,
+        extent: Extent,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let weights = shelf.get(centre)?;
+        let axes = (0..2).map(|number| Direction::random(&weights, seed, number)).collect();
+        let label = |which: &str| format!("{which} random direction, in lengths of the filters");
+        let mut view = Self {
+            title: format!("Around {centre}, in random directions"),
+            frame: Frame::along(&weights, axes),
+            columns: extent.points(),
+            rows: extent.points(),
+            labels: [label("first"), label("second")],
+            square: true,
+            marks: Vec::new(),
+            path: Vec::new(),
+            remarks: Vec::new(),
+        };
+        view.walk(shelf)?;
+        view.mark(centre.to_string(), weights)?;
+        Ok(view)
+    }
+
+    /// The plane in which the outer weights of a run have moved most, and their way in it.
+    pub(crate) fn principal(
+        shelf: &Shelf,
+        centre: &Name,
+        size: NonZeroUsize,
+    ) -> Result<Self, Failure> {
+        let weights = shelf.get(centre)?;
+        let cycles = on_the_way(&shelf.outer_cycles()?);
+        let outer: Vec<Weights> = cycles
+            .iter()
+            .map(|cycle| shelf.get(&Name::Outer(Some(*cycle))))
+            .collect::<Result<_, _>>()?;
+        let found = principal(&weights, &outer).map_err(|error| named(error, &[centre]))?;
+        let [first, second] = found.explained.map(|share| 100.0 * share);
+        let mut view = Self {
+            title: "The plane in which the run has moved most".to_owned(),
+            frame: Frame::along(&weights, found.axes.to_vec()),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            labels: [
+                format!("first principal direction ({first:.1} % of the way)"),
+                format!("second ({second:.1} %)"),
+            ],
+            square: false,
+            marks: Vec::new(),
+            path: Vec::new(),
+            remarks: vec![format!(
+                "the two directions account for {first:.1} % and {second:.1} % of the squared \
+                 distances of {} outer weights from {centre}",
+                outer.len()
+            )],
+        };
+        for (cycle, outer) in cycles.into_iter().zip(&outer) {
+            view.path.push((cycle, view.frame.place(outer)?));
+        }
+        view.mark(centre.to_string(), weights)?;
+        view.spread(size);
+        Ok(view)
+    }
+
+    /// The number of its points.
+    pub(crate) fn num_points(&self) -> usize {
+        self.columns.len() * self.rows.len().max(1)
+    }
+
+    /// The coordinates of a point, row by row.
+    pub(crate) fn coordinates(&self, point: usize) -> Vec<f64> {
+        let (row, column) = (point / self.columns.len(), point % self.columns.len());
+        let x = self.columns[column];
+        self.rows.get(row).map_or(vec![x], |y| vec![x, *y])
+    }
+
+    /// Marks weights, once under each name.
+    pub(crate) fn mark(&mut self, name: String, weights: Weights) -> Result<(), Failure> {
+        if self.marks.iter().any(|marked| marked.name == name) {
+            return Ok(());
+        }
+        let place = self.frame.place(&weights)?;
+        let inside = place.residual <= ROUNDING * self.frame.scale();
+        self.marks.push(Marked { name, weights, place, inside });
+        Ok(())
+    }
+
+    /// Finds the way of the run.
+    fn walk(&mut self, shelf: &Shelf) -> Result<(), Failure> {
+        for cycle in on_the_way(&shelf.outer_cycles()?) {
+            let place = self.frame.place(&shelf.get(&Name::Outer(Some(cycle)))?)?;
+            self.path.push((cycle, place));
+        }
+        Ok(())
+    }
+
+    /// Chooses points around what is to be seen.
+    fn spread(&mut self, size: NonZeroUsize) {
+        let seen = || {
+            let marks = self.marks.iter().map(|marked| &marked.place.at);
+            marks.chain(self.path.iter().map(|(_, place)| &place.at))
+        };
+        let bounds = |axis: usize| {
+            let values = seen().filter_map(|at| at.get(axis).copied());
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)))
+        };
+        let spans = [bounds(0), bounds(1)];
+        let widest = spans.iter().map(|(low, high)| high - low).fold(0.0, f64::max);
+        let extents = spans.map(|(low, high)| {
+            // A picture that is not stretched is a square.
+            let span = if self.square { widest } else { (high - low).max(0.05 * widest) };
+            let (middle, half) = ((low + high) / 2.0, span * (0.5 + ROOM));
+            Extent { from: middle - half, to: middle + half, count: size }
+        });
+        self.columns = extents[0].points();
+        self.rows = extents[1].points();
+    }
+}
+
+/// The cycles that a way is drawn through, first and last among them.
+fn on_the_way(cycles: &[usize]) -> Vec<usize> {
+    if cycles.len() <= MOST_ON_A_PATH {
+        return cycles.to_vec();
+    }
+    let last = MOST_ON_A_PATH - 1;
+    (0..MOST_ON_A_PATH).map(|i| cycles[i * (cycles.len() - 1) / last]).collect()
+}
+
+fn named(error: StudyError, names: &[&Name]) -> Failure {
+    let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+    Failure::usage(format!("{}: {error}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(from: f64, to: f64, count: usize) -> Extent {
+        Extent { from, to, count: count.try_into().unwrap() }
+    }
+
+    #[test]
+    fn the_ends_of_a_line_and_its_weights_are_met_exactly() {
+        let points = extent(-1.0, 2.0, 61).points();
+        assert_eq!((points[0], points[60]), (-1.0, 2.0));
+        assert!(points.contains(&0.0) && points.contains(&1.0));
+        assert_eq!(extent(-1.0, 1.0, 1).points(), [-1.0]);
+        assert_eq!(extent(-1.0, 1.0, 3).points(), [-1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_long_way_keeps_its_ends() {
+        let cycles: Vec<usize> = (1..=200).collect();
+        let way = on_the_way(&cycles);
+        assert_eq!((way.len(), way[0], way[63]), (64, 1, 200));
+        assert!(way.is_sorted_by(|a, b| a < b));
+        assert_eq!(on_the_way(&[3, 9]), [3, 9]);
+    }
+}

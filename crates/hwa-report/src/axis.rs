@@ -76,12 +76,13 @@ impl Axis {
 pub(crate) struct Fitted {
     pub(crate) range: Range<f64>,
     whole: bool,
-    logarithmic: bool,
+    /// Powers of ten are equally far apart.
+    pub(crate) logarithmic: bool,
 }
 
 impl Fitted {
     /// Where a value stands between the ends: 0 to 1 within the range.
-    fn share(&self, value: f64) -> f64 {
+    pub(crate) fn share(&self, value: f64) -> f64 {
         let value = if self.logarithmic { value.log10() } else { value };
         (value - self.range.start) / (self.range.end - self.range.start)
     }
@@ -143,7 +144,7 @@ fn trimmed(text: String) -> String {
 }
 
 /// Round numbers in a range, a step of 1, 2 or 5 times a power of ten apart.
-fn linear_marks(range: &Range<f64>, most: usize, whole: bool) -> Vec<f64> {
+pub(crate) fn linear_marks(range: &Range<f64>, most: usize, whole: bool) -> Vec<f64> {
     let span = range.end - range.start;
     if !(span.is_finite() && span > 0.0) {
         return Vec::new();

@@ -5,7 +5,10 @@ use std::ops::Range;
 use hwa_train::{Evaluation, Judged, ModelReport};
 
 use crate::axis::Axis;
-use crate::chart::{Bars, Boxes, Chart, Figure, Lines, Mark, Series};
+use crate::bars::Bars;
+use crate::boxes::Boxes;
+use crate::chart::{Chart, Figure};
+use crate::lines::{Lines, Mark, Series};
 use crate::record::Record;
 use crate::svg::Tone;
 

@@ -6,18 +6,32 @@
 //! written as Markdown, CSV and JSON.
 
 mod axis;
+mod bars;
+mod boxes;
 mod chart;
 mod comparison;
+mod contour;
 mod figures;
+mod frame;
+mod legend;
+mod lines;
+mod map;
 mod page;
+mod places;
 mod record;
+mod relief;
+mod scale;
 mod svg;
 pub mod tensorboard;
 
 pub use axis::Axis;
-pub use chart::{Bars, Boxes, Chart, Figure, Lines, Mark, Series};
+pub use bars::Bars;
+pub use boxes::Boxes;
+pub use chart::{Chart, Figure};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table};
 pub use figures::compared;
+pub use lines::{Lines, Mark, Series};
+pub use map::{Aspect, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::Record;
 pub use svg::{SERIES, Tone, escaped, style_sheet};

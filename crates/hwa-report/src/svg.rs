@@ -279,10 +279,15 @@ impl DrawingBackend for Canvas<'_> {
             return Ok(());
         }
         let look = if fill { fill_style(style.color()) } else { line_style(style) };
+        // What is data has neighbours, and no seams between them.
+        let crisp = match fill && Tone::of(style.color().rgb).is_none() {
+            true => " shape-rendering=\"crispEdges\"",
+            false => "",
+        };
         let (x, y) = (pixels(left), pixels(top));
         let (width, height) = (pixels((right - left).max(0)), pixels((bottom - top).max(0)));
         self.add(&format!(
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" {look}/>"
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" {look}{crisp}/>"
         ));
         Ok(())
     }

@@ -1,0 +1,89 @@
+//! Boxes: how groups of values are spread.
+
+use std::fmt::Write as _;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::axis::Axis;
+use crate::chart::{Drawing, cell};
+use crate::frame::{Area, Drawn, Frame, HEAD, HEIGHT, Side, WIDTH, fine, place, shortened, small};
+use crate::legend::Legend;
+use crate::svg::{FINE, Tone};
+
+/// A box for each of several groups of values.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Boxes {
+    /// The axis at the left.
+    pub y: Axis,
+    /// Names and values.
+    pub groups: Vec<(String, Vec<f64>)>,
+}
+
+impl Drawing for Boxes {
+    fn legend(&self) -> Legend {
+        Legend::default()
+    }
+
+    fn height(&self) -> u32 {
+        HEIGHT - HEAD
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        let values = self.groups.iter().flat_map(|(_, values)| values.iter().copied());
+        let y = self.y.fitted(values);
+        let count = self.groups.len().max(1) as f64;
+        let x = Axis::measuring("").within(-0.5..count - 0.5).fitted(std::iter::empty());
+        let (below, beside) = (Side::Named(x, 34), Side::Marked(&self.y.label, y.clone()));
+        let mut chart = Frame::new(below, beside).chart(area)?;
+        let below = y.at(0.0);
+        for (number, (name, values)) in self.groups.iter().enumerate() {
+            let (middle, tone) = (number as f64, Tone::Series(number));
+            let Some(five) = five_numbers(values) else { continue };
+            let line = tone.colour().stroke_width(fine(2));
+            let [least, lower, median, upper, greatest] = five;
+            for ends in [(least, lower), (upper, greatest)] {
+                let whisker = vec![(middle, ends.0), (middle, ends.1)];
+                chart.draw_series([PathElement::new(whisker, line)])?;
+            }
+            let corners = [(middle - 0.22, upper), (middle + 0.22, lower)];
+            chart.draw_series([Rectangle::new(corners, tone.colour().mix(0.25).filled())])?;
+            chart.draw_series([Rectangle::new(corners, line)])?;
+            let across = vec![(middle - 0.22, median), (middle + 0.22, median)];
+            chart.draw_series([PathElement::new(across, tone.colour().stroke_width(fine(3)))])?;
+            let dots = values.iter().filter(|v| v.is_finite()).map(|value| {
+                Circle::new((middle, *value), fine(5) / 2, Tone::Ink.colour().filled())
+            });
+            chart.draw_series(dots)?;
+            let name = shortened(name, f64::from(WIDTH) * 0.86 / count);
+            let style = small(Tone::Ink).pos(Pos::new(HPos::Center, VPos::Top));
+            let (x, y) = place(area, &chart, (middle, below));
+            area.draw(&Text::new(name, (x, y + 8 * FINE), style))?;
+        }
+        Ok(())
+    }
+
+    fn csv(&self) -> String {
+        let mut text = format!("group,{}\n", cell(&self.y.label));
+        for (name, values) in &self.groups {
+            for value in values {
+                let _ = writeln!(text, "{},{value}", cell(name));
+            }
+        }
+        text
+    }
+}
+
+/// Least, lower quartile, median, upper quartile and greatest.
+fn five_numbers(values: &[f64]) -> Option<[f64; 5]> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    // Linear between neighbours, as NumPy does it.
+    let at = |share: f64| {
+        let place = share * last as f64;
+        let (below, above) = (place.floor() as usize, place.ceil() as usize);
+        sorted[below] + (place - below as f64) * (sorted[above] - sorted[below])
+    };
+    Some([0.0, 0.25, 0.5, 0.75, 1.0].map(at))
+}

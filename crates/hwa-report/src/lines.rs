@@ -1,0 +1,149 @@
+//! Lines over a common axis.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use plotters::coord::ranged1d::Ranged;
+use plotters::prelude::*;
+
+use crate::axis::{Axis, Fitted};
+use crate::chart::{Drawing, cell};
+use crate::frame::{Area, Drawn, Frame, HEAD, HEIGHT, Side, fine};
+use crate::legend::{Legend, Sign};
+use crate::svg::Tone;
+
+/// More points than this make a line without dots.
+pub(crate) const MOST_DOTS: usize = 70;
+
+/// Lines over a common axis.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Lines {
+    /// The axis below.
+    pub x: Axis,
+    /// The axis at the left.
+    pub y: Axis,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Points of interest.
+    pub marks: Vec<Mark>,
+}
+
+/// A line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Its colour.
+    pub tone: Tone,
+    /// Its points; a number that is not finite interrupts it.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A ring around a point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// What it is, in the legend.
+    pub label: String,
+    /// Where.
+    pub at: (f64, f64),
+}
+
+impl Drawing for Lines {
+    fn legend(&self) -> Legend {
+        let lines = self.series.iter().map(|s| (Sign::Line(s.tone), s.name.clone()));
+        let marks = self.marks.iter().map(|mark| (Sign::Ring, mark.label.clone()));
+        Legend { entries: lines.chain(marks).collect() }
+    }
+
+    fn height(&self) -> u32 {
+        HEIGHT - HEAD
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        let points = || {
+            let lines = self.series.iter().flat_map(|series| series.points.iter().copied());
+            lines.chain(self.marks.iter().map(|mark| mark.at))
+        };
+        let x = self.x.fitted(points().map(|(x, _)| x));
+        let y = self.y.fitted(points().map(|(_, y)| y));
+        let (below, beside) =
+            (Side::Marked(&self.x.label, x.clone()), Side::Marked(&self.y.label, y.clone()));
+        let mut chart = Frame::new(below, beside).chart(area)?;
+        for series in &self.series {
+            let colour = series.tone.colour();
+            for piece in pieces(&series.points, &x, &y) {
+                chart.draw_series([PathElement::new(piece, colour.stroke_width(fine(2)))])?;
+            }
+            let shown = |(px, py): &&(f64, f64)| within(&x, *px) && within(&y, *py);
+            if series.points.len() <= MOST_DOTS {
+                let dots = series.points.iter().filter(shown);
+                chart.draw_series(dots.map(|p| Circle::new(*p, fine(5) / 2, colour.filled())))?;
+            }
+        }
+        for Mark { at: (px, py), .. } in &self.marks {
+            if within(&x, *px) && within(&y, *py) {
+                let ring = Tone::Ink.colour().stroke_width(fine(2));
+                chart.draw_series([Circle::new((*px, *py), fine(6), ring)])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn csv(&self) -> String {
+        let mut text = format!("series,{},{}\n", cell(&self.x.label), cell(&self.y.label));
+        for series in &self.series {
+            for (x, y) in &series.points {
+                let _ = writeln!(text, "{},{x},{y}", cell(&series.name));
+            }
+        }
+        for Mark { label, at: (x, y) } in &self.marks {
+            let _ = writeln!(text, "{},{x},{y}", cell(label));
+        }
+        text
+    }
+}
+
+/// Whether an axis shows a value.
+pub(crate) fn within(axis: &Fitted, value: f64) -> bool {
+    let Range { start, end } = Ranged::range(axis);
+    axis.can_show(value) && value >= start && value <= end
+}
+
+/// The pieces of a line that can be seen: interrupted by what cannot be shown, and cut off where
+/// it leaves the chart below or above.
+pub(crate) fn pieces(points: &[(f64, f64)], x: &Fitted, y: &Fitted) -> Vec<Vec<(f64, f64)>> {
+    let (low, high) = (y.at(0.0), y.at(1.0));
+    let (left, right) = (x.at(0.0), x.at(1.0));
+    let mut pieces = Vec::new();
+    let shown =
+        |(px, py): &(f64, f64)| x.can_show(*px) && y.can_show(*py) && *px >= left && *px <= right;
+    for run in points.split(|point| !shown(point)) {
+        let mut piece: Vec<(f64, f64)> = Vec::new();
+        let is_in = |(_, value): (f64, f64)| value >= low && value <= high;
+        for (index, to) in run.iter().copied().enumerate() {
+            let Some(from) = index.checked_sub(1).map(|before| run[before]) else {
+                piece.extend(is_in(to).then_some(to));
+                continue;
+            };
+            // Where the border is crossed, in the order of the way.
+            let mut crossings: Vec<f64> = [low, high]
+                .iter()
+                .map(|border| (border - from.1) / (to.1 - from.1))
+                .filter(|share| *share > 0.0 && *share < 1.0)
+                .collect();
+            crossings.sort_by(f64::total_cmp);
+            for share in crossings {
+                let between = |a: f64, b: f64| a + share * (b - a);
+                piece.push((between(from.0, to.0), between(from.1, to.1).clamp(low, high)));
+            }
+            if is_in(to) {
+                piece.push(to);
+            } else if !piece.is_empty() {
+                pieces.push(std::mem::take(&mut piece));
+            }
+        }
+        pieces.push(piece);
+    }
+    pieces.retain(|piece| piece.len() > 1);
+    pieces
+}

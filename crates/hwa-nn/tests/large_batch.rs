@@ -106,6 +106,7 @@ fn settings() -> Settings {
             tolerance: 0.01,
             augment: true,
             inner: false,
+            train_images: None,
             test_curve: false,
         },
         checkpoints: Checkpoints {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hwa_train::{Evaluation, Judged, ModelReport};
+use hwa_train::{Evaluation, JudgeTime, Judged, ModelReport};
 
 use crate::axis::Axis;
 use crate::bars::Bars;
@@ -27,6 +27,7 @@ impl Record {
     pub fn figures(&self) -> Vec<Figure> {
         [
             self.accuracy(),
+            self.generalisation(),
             self.validation_loss(),
             self.training_loss(),
             self.restarts(),
@@ -42,18 +43,8 @@ impl Record {
     /// Accuracy of each level by cycle.
     pub fn accuracy(&self) -> Option<Figure> {
         let series = self.levels(|evaluation| evaluation.top1);
-        let chosen = self.judged.iter().rev().find_map(|judged| judged.chosen);
-        let marks: Vec<Mark> = chosen
-            .map(|choice| {
-                let (cycle, top1) = (choice.cycle, 100.0 * choice.score.accuracy);
-                let label = format!("chosen: cycle {cycle}, {top1:.2} %");
-                Mark { label, at: (cycle as f64, top1) }
-            })
-            .into_iter()
-            .collect();
+        let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
         let y = Axis::measuring("validation accuracy, %").within(later_range(&series, &marks));
-        let mut series = series;
-        series.extend(self.test_curve());
         lines(
             "accuracy",
             "Accuracy by cycle",
@@ -61,6 +52,33 @@ impl Record {
              chose.",
             Lines { x: Axis::counting("cycle"), y, series, marks },
         )
+    }
+
+    /// The result on training, validation and test images by cycle: where it is best on images
+    /// that it was not trained on is not where it fits the others best.
+    pub fn generalisation(&self) -> Option<Figure> {
+        let (train, test) = (self.train_curve(), self.test_curve());
+        if train.is_none() && test.is_none() {
+            return None;
+        }
+        let points = self.result(|evaluation| evaluation.top1);
+        let validation = Series { name: "validation".to_owned(), tone: OUTER, points };
+        let series: Vec<Series> = train.into_iter().chain([validation]).chain(test).collect();
+        let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
+        let y = Axis::measuring("accuracy, %").within(later_range(&series, &marks));
+        lines(
+            "generalisation",
+            "The result on images that it was trained on, and on others",
+            "The weights that the method offers, by cycle; the ring marks what validation chose.",
+            Lines { x: Axis::counting("cycle"), y, series, marks },
+        )
+    }
+
+    fn chosen_mark(&self) -> Option<Mark> {
+        let choice = self.judged.iter().rev().find_map(|judged| judged.chosen)?;
+        let (cycle, top1) = (choice.cycle, 100.0 * choice.score.accuracy);
+        let label = format!("chosen: cycle {cycle}, {top1:.2} %");
+        Some(Mark { label, at: (cycle as f64, top1) })
     }
 
     /// Loss of each level by cycle.
@@ -193,8 +211,13 @@ impl Record {
         let steps = models().map(|model| model.time.steps).sum::<f64>() / count;
         let data = models().map(|model| model.time.data).sum::<f64>() / count;
         let sync: f64 = self.cycles.iter().map(|cycle| cycle.time.synchronization).sum();
-        let judge: f64 = self.judged.iter().map(|judged| judged.time.seconds).sum();
-        [steps, data, sync, judge].map(|seconds| seconds / 60.0).to_vec()
+        let judge = |seconds: fn(&JudgeTime) -> f64| -> f64 {
+            self.judged.iter().map(|judged| seconds(&judged.time)).sum()
+        };
+        let (statistics, evaluation) =
+            (judge(|time| time.statistics), judge(|time| time.evaluation));
+        let other = (judge(|time| time.seconds) - statistics - evaluation).max(0.0);
+        [steps, data, sync, statistics, evaluation, other].map(|seconds| seconds / 60.0).to_vec()
     }
 
     /// The levels that were judged, by cycle.
@@ -239,13 +262,24 @@ impl Record {
         }
     }
 
+    /// The result on training images by cycle, if that was asked for.
+    fn train_curve(&self) -> Option<Series> {
+        let points: Vec<(f64, f64)> = self
+            .judged
+            .iter()
+            .filter_map(|judged| Some((judged.cycle as f64, judged.train?.top1)))
+            .collect();
+        let series = Series { name: "training".into(), tone: Tone::Series(5), points };
+        (!series.points.is_empty()).then_some(series)
+    }
+
     /// What the final pass measured of every cycle on test, if it did.
     fn test_curve(&self) -> Option<Series> {
         let best = self.summary.as_ref()?.best_on_test.as_ref()?;
         let window = best.window;
         let of_window = best.curve.iter().filter(|point| point.1 == window);
         let points: Vec<(f64, f64)> = of_window.map(|p| (p.0 as f64, p.2)).collect();
-        let series = Series { name: "on test".to_owned(), tone: Tone::Series(7), points };
+        let series = Series { name: "test".to_owned(), tone: Tone::Series(0), points };
         (!series.points.is_empty()).then_some(series)
     }
 
@@ -388,7 +422,14 @@ fn boxes(records: &[Record]) -> Option<Figure> {
 }
 
 fn time_figure(bars: Vec<(String, Vec<f64>)>) -> Figure {
-    let parts = ["steps", "waiting for data", "synchronization", "judging (beside)"];
+    let parts = [
+        "steps",
+        "waiting for data",
+        "synchronization",
+        "statistics (beside)",
+        "evaluation (beside)",
+        "other judging",
+    ];
     Figure {
         name: "time".to_owned(),
         title: "Where the time went".to_owned(),

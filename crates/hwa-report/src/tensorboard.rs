@@ -51,6 +51,9 @@ pub fn judged(judged: &hwa_train::Judged) -> Vec<Scalar> {
         let length = window.length.map_or("all".to_owned(), |length| length.to_string());
         add(format!("window {length}"), &window.evaluation);
     }
+    if let Some(train) = &judged.train {
+        add("training images".to_owned(), train);
+    }
     scalars
 }
 

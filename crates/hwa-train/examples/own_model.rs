@@ -236,6 +236,7 @@ fn settings() -> Result<Settings, Box<dyn Error>> {
             tolerance: 0.01,
             augment: true,
             inner: false,
+            train_images: None,
             test_curve: false,
         },
         checkpoints: Checkpoints {

@@ -183,6 +183,10 @@ pub struct Judged {
     pub outer: Option<Evaluation>,
     /// The HWA weights of each window that has members.
     pub hwa: Vec<WindowEvaluation>,
+    /// The HWA weights of the first window on training images, or the outer weights if there is
+    /// no window; if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train: Option<Evaluation>,
     /// The best so far, on validation.
     pub chosen: Option<Choice>,
     /// What depends on the clock.
@@ -195,6 +199,10 @@ pub struct Judged {
 pub struct JudgeTime {
     /// Seconds of the judge for this cycle.
     pub seconds: f64,
+    /// Of them, re-estimating statistics.
+    pub statistics: f64,
+    /// Of them, evaluating.
+    pub evaluation: f64,
 }
 
 /// Some weights on some data.

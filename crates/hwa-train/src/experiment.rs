@@ -443,6 +443,9 @@ pub struct EvaluateTable {
     pub augment: bool,
     /// Judge inner weights too.
     pub inner: bool,
+    /// Also evaluate the result on so many training images, without augmentation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_images: Option<NonZeroUsize>,
     /// Evaluate every cycle on test, after the choice.
     pub test_curve: bool,
 }
@@ -628,6 +631,7 @@ impl Default for EvaluateTable {
             tolerance: 0.01,
             augment: true,
             inner: false,
+            train_images: None,
             test_curve: false,
         }
     }

@@ -21,7 +21,7 @@ use crate::collective::{CollectiveError, Interrupt, Verdict};
 use crate::error::TrainError;
 use crate::event::{Evaluation, Event, JudgeTime, Judged, Observer, WindowEvaluation, announce};
 use crate::measure::Bench;
-use crate::replica::{Replica, ReplicaError};
+use crate::replica::{Recalibration, Replica, ReplicaError};
 use crate::settings::{Candidates, Every, JUDGE_SHARE, Settings};
 
 /// How often the leading model looks for an interrupt or a failure while it waits.
@@ -163,6 +163,10 @@ impl JudgeSeat {
 pub(crate) struct Judge<'a> {
     pub(crate) bench: Bench<'a>,
     pub(crate) validation: &'a Subset,
+    /// Training images that the result is evaluated on too.
+    pub(crate) train_sample: Option<Subset>,
+    /// What the present case has taken.
+    pub(crate) spent: JudgeTime,
     pub(crate) replica: Box<dyn Replica>,
     pub(crate) windows: Vec<SlideWindow>,
     pub(crate) state: JudgeState,
@@ -190,7 +194,8 @@ impl Judge<'_> {
             if (self.bench.cancelled)() {
                 return Err(CollectiveError::Aborted.into());
             }
-            result.time = JudgeTime { seconds: began.elapsed().as_secs_f64() };
+            let spent = std::mem::take(&mut self.spent);
+            result.time = JudgeTime { seconds: began.elapsed().as_secs_f64(), ..spent };
             announce(self.observer, &Event::Judged(Box::new(result.clone())));
             judged = Some(result);
         }
@@ -210,9 +215,11 @@ impl Judge<'_> {
         let mut work = 0;
         let mut inner = Vec::new();
         for (number, model) in case.inner.iter().enumerate() {
+            let began = Instant::now();
             let replica = self.replica.as_mut();
             let evaluation =
                 self.bench.evaluate_model(replica, model, self.validation).map_err(failed)?;
+            self.spent.evaluation += began.elapsed().as_secs_f64();
             work += evaluation.images;
             inner.push(evaluation);
             if self.bench.settings.candidates == Candidates::Models {
@@ -222,13 +229,14 @@ impl Judge<'_> {
         if self.bench.settings.candidates == Candidates::Models {
             self.state.next_due = self.next_due(&case.cycle, work);
             let chosen = self.state.selection.best().copied();
-            let (hwa, time) = (Vec::new(), JudgeTime::default());
-            return Ok(Judged { cycle, inner, outer: None, hwa, chosen, time });
+            return Ok(Judged { cycle, inner, chosen, ..Judged::default() });
         }
         let outer = self.measure(&case.outer).map_err(failed)?;
         work += passes(&outer);
+        let mut train = None;
         if self.windows.is_empty() {
             self.consider(cycle, Member::Outer, &outer)?;
+            train = self.on_training_images().map_err(failed)?;
         }
         let mut hwa = Vec::new();
         // Windows that hold the same cycles have the same mean: measured once.
@@ -247,9 +255,13 @@ impl Judge<'_> {
                     evaluation
                 }
             };
+            if index == 0 {
+                // The first that is measured is still loaded.
+                train = self.on_training_images().map_err(failed)?;
+            }
             if self.is_better(&evaluation) {
                 if loaded != cycles {
-                    self.bench.prepare(self.replica.as_mut(), &mean).map_err(failed)?;
+                    self.prepare(&mean).map_err(failed)?;
                     loaded.clone_from(&cycles);
                 }
                 self.consider(cycle, Member::Window(index), &evaluation)?;
@@ -257,16 +269,36 @@ impl Judge<'_> {
             let length = self.windows[index].spec().length.map(|l| l.get());
             hwa.push(WindowEvaluation { window: index, length, members: cycles.len(), evaluation });
         }
+        work += train.map_or(0, |train| train.images);
         self.state.next_due = self.next_due(&case.cycle, work);
         let chosen = self.state.selection.best().copied();
         let time = JudgeTime::default();
-        Ok(Judged { cycle, inner, outer: Some(outer), hwa, chosen, time })
+        Ok(Judged { cycle, inner, outer: Some(outer), hwa, train, chosen, time })
     }
 
     fn measure(&mut self, weights: &Weights) -> Result<Evaluation, ReplicaError> {
+        let recalibration = self.prepare(weights)?;
+        let began = Instant::now();
         let replica = self.replica.as_mut();
-        let recalibration = self.bench.prepare(replica, weights)?;
-        self.bench.evaluate(replica, self.validation, Some(recalibration))
+        let evaluation = self.bench.evaluate(replica, self.validation, Some(recalibration));
+        self.spent.evaluation += began.elapsed().as_secs_f64();
+        evaluation
+    }
+
+    fn prepare(&mut self, weights: &Weights) -> Result<Recalibration, ReplicaError> {
+        let began = Instant::now();
+        let recalibration = self.bench.prepare(self.replica.as_mut(), weights);
+        self.spent.statistics += began.elapsed().as_secs_f64();
+        recalibration
+    }
+
+    /// What the replica holds, on training images, if that is asked for.
+    fn on_training_images(&mut self) -> Result<Option<Evaluation>, ReplicaError> {
+        let Some(sample) = &self.train_sample else { return Ok(None) };
+        let began = Instant::now();
+        let evaluation = self.bench.evaluate(self.replica.as_mut(), sample, None)?;
+        self.spent.evaluation += began.elapsed().as_secs_f64();
+        Ok(Some(evaluation))
     }
 
     fn is_better(&self, evaluation: &Evaluation) -> bool {

@@ -73,6 +73,7 @@ impl Experiment {
                 tolerance: self.evaluate.tolerance,
                 augment: self.evaluate.augment,
                 inner: self.evaluate.inner,
+                train_images: self.evaluate.train_images,
                 test_curve: self.evaluate.test_curve,
             },
             checkpoints: self.checkpoints(&scale)?,
@@ -434,6 +435,10 @@ impl Experiment {
         {
             let reason = format!("must lie between 1 and {cycles}, found {wrong}");
             return Err(value("checkpoints.inner_cycles", reason));
+        }
+        if self.evaluate.train_images.is_some() && settings.candidates == Candidates::Models {
+            let reason = "needs a method whose result is an average, found `fg`";
+            return Err(value("evaluate.train_images", reason));
         }
         if self.evaluate.test_curve && settings.candidates == Candidates::Models {
             let reason = "needs a method whose result is an average, found `fg`";

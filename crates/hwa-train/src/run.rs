@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
-use hwa_data::{Subset, Transform, steps_per_epoch};
+use hwa_data::{Part, Subset, Transform, steps_per_epoch};
 use hwa_store::{CheckpointStore, Metadata, RunDir, StoreError, read_to_string, write_atomically};
 
 use crate::collective::{Interrupt, ThreadGroup};
 use crate::disk::DiskUse;
 use crate::error::TrainError;
-use crate::event::{EVENTS_FORMAT, Event, Observer, Started, Summary, announce};
+use crate::event::{EVENTS_FORMAT, Event, JudgeTime, Observer, Started, Summary, announce};
 use crate::final_pass::{FinalPass, SealedTest};
 use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
@@ -272,6 +272,8 @@ impl Run<'_> {
             let mut judge = Judge {
                 bench: self.bench(cancelled),
                 validation: &self.validation,
+                train_sample: self.train_sample()?,
+                spent: JudgeTime::default(),
                 replica: self.build("the judge's model", 0)?,
                 windows: self.windows(),
                 state: lead.judge.clone(),
@@ -282,6 +284,15 @@ impl Run<'_> {
             self.refill(&mut judge, lead)?;
             seat.judge_all(judge)
         })
+    }
+
+    /// The training images that results are evaluated on, if they are.
+    fn train_sample(&self) -> Result<Option<Subset>, TrainError> {
+        let Some(count) = self.settings.evaluate.train_images else { return Ok(None) };
+        if count.get() >= self.train.len() {
+            return Ok(Some(self.train.clone()));
+        }
+        Ok(Some(self.train.hold_out(count.get(), self.settings.seed, Part::Train)?.0))
     }
 
     /// Puts back the window's members that were there when the state was saved.

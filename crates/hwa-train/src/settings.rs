@@ -79,6 +79,8 @@ pub struct Evaluate {
     pub augment: bool,
     /// Whether inner weights are judged too.
     pub inner: bool,
+    /// Training images that the result is evaluated on too, if it is.
+    pub train_images: Option<NonZeroUsize>,
     /// Whether the final pass evaluates every stored cycle on test.
     pub test_curve: bool,
 }

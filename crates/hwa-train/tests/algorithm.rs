@@ -227,6 +227,37 @@ fn judging_leaves_training_bitwise_untouched() {
 }
 
 #[test]
+fn the_first_windows_weights_are_evaluated_on_training_images_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = with(2, 5);
+    settings.evaluate.train_images = NonZeroUsize::new(1000);
+    train(folder.path(), &settings);
+    let judged: Vec<_> =
+        timeless_events(folder.path()).into_iter().filter(|e| e["event"] == "judged").collect();
+    assert_eq!(judged.len(), 5);
+    let data: Vec<f32> = batches(&self::settings(), 0).take(5).flat_map(|b| b.images).collect();
+    for event in judged {
+        // The first window holds one cycle: half the mean squared distance to its outer weights.
+        let cycle = event["cycle"].as_u64().unwrap() as usize;
+        let weights: Vec<f32> =
+            outer(folder.path(), cycle).into_iter().map(f32::from_bits).collect();
+        let distance = |image: &[f32]| -> f64 {
+            image.iter().zip(&weights).map(|(x, w)| f64::from(x - w).powi(2)).sum()
+        };
+        let images = data.chunks(weights.len());
+        let count = images.len();
+        let expected = images.map(distance).sum::<f64>() / 2.0 / count as f64;
+        assert_eq!(event["train"]["images"], count);
+        let found = event["train"]["loss"].as_f64().unwrap();
+        assert!((found - expected).abs() < 1e-5 * expected, "{found} {expected}");
+    }
+    let without = tempfile::tempdir().unwrap();
+    train(without.path(), &with(2, 5));
+    assert!(timeless_events(without.path()).iter().all(|e| e.get("train").is_none()));
+    assert_eq!(outer(folder.path(), 5), outer(without.path(), 5));
+}
+
+#[test]
 fn statistics_of_the_chosen_weights_are_re_estimated_on_all_training_data() {
     let folder = tempfile::tempdir().unwrap();
     train(folder.path(), &with(2, 5));

@@ -276,6 +276,7 @@ pub(crate) fn settings() -> Settings {
             tolerance: 0.01,
             augment: true,
             inner: false,
+            train_images: None,
             test_curve: false,
         },
         checkpoints: Checkpoints {

@@ -131,7 +131,8 @@ fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Ve
 
 /// Test is looked at only after the run has chosen.
 fn splits(options: &LandscapeOptions, both: bool) -> Vec<Split> {
-    let unfinished = options.subject.run.as_ref().is_some_and(|r| !r.join("summary.json").is_file());
+    let unfinished =
+        options.subject.run.as_ref().is_some_and(|r| !r.join("summary.json").is_file());
     if !options.split.is_empty() {
         if unfinished && options.split.contains(&Split::Test) {
             tell("the run is not finished: what is chosen after a look at test is chosen on test");

@@ -171,11 +171,13 @@ fn maps(landscape: &Landscape) -> Vec<Figure> {
 fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -> Figure {
     let view = &landscape.view;
     let at = |place: &hwa_study::Place| {
-        Some((*place.at.first()?, *place.at.get(1)?)).filter(|(x, y)| x.is_finite() && y.is_finite())
+        Some((*place.at.first()?, *place.at.get(1)?))
+            .filter(|(x, y)| x.is_finite() && y.is_finite())
     };
-    let spots = view.marks.iter().filter_map(|marked| {
-        Some(Spot { label: marked.name.clone(), at: at(&marked.place)? })
-    });
+    let spots = view
+        .marks
+        .iter()
+        .filter_map(|marked| Some(Spot { label: marked.name.clone(), at: at(&marked.place)? }));
     let way: Vec<(f64, f64)> = view.path.iter().filter_map(|(_, place)| at(place)).collect();
     let mut paths = Vec::new();
     if let (Some((first, _)), Some((last, _))) = (view.path.first(), view.path.last()) {

@@ -14,6 +14,7 @@ mod opened;
 mod output;
 mod pages;
 mod shelf;
+mod sparkline;
 mod studied;
 mod summary;
 mod table;

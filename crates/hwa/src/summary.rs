@@ -14,11 +14,11 @@ pub(crate) fn describe(
     run: &Path,
     summary: &Summary,
     windows: &[WindowSpec],
-    offers: &str,
+    (offers, curves): (&str, &str),
 ) -> String {
     let models = summary.test.inner.len();
     format!(
-        "\n{}\n{}\n{}\n{}\nrun:     {}\nweights: {}\nreport:  {}\n",
+        "\n{}\n{}\n{}\n{curves}{}\nrun:     {}\nweights: {}\nreport:  {}\n",
         aligned(&rows(summary, windows, offers)),
         footnote(models, summary.chosen.is_some_and(|choice| choice.model.is_some())),
         choice(summary),
@@ -189,7 +189,7 @@ mod tests {
             online,
             ["inner (mean of 2), cycle 3", "outer, cycle 3", "chosen outer, cycle 3"]
         );
-        for line in describe(Path::new("run"), &sgd, &[], "model").lines() {
+        for line in describe(Path::new("run"), &sgd, &[], ("model", "")).lines() {
             assert!(line.chars().count() < 80 && !line.contains('–'), "{line}");
         }
     }

@@ -29,6 +29,7 @@ use crate::notices;
 use crate::opened;
 use crate::output::{give, tell};
 use crate::pages::{self, Refresher};
+use crate::sparkline;
 use crate::summary::{describe, json_summary};
 use crate::tensorboard::TensorBoard;
 use crate::terminal::Voice;
@@ -60,7 +61,10 @@ pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
             if !finished || !dir.page().exists() {
                 draw_or_say_why_not(&dir);
             }
-            let text = describe(dir.path(), &summary, &plan.settings.plan.windows, plan.offers());
+            // Curves that cannot be read are no reason to withhold the result.
+            let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
+            let also = (plan.offers(), curves.as_deref().unwrap_or_default());
+            let text = describe(dir.path(), &summary, &plan.settings.plan.windows, also);
             show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
             Ok(())
         }

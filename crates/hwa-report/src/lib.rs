@@ -2,7 +2,7 @@
 //!
 //! Everything comes from `events.jsonl`: a [`Record`] is read from it, and has figures
 //! ([`Record::figures`]), which are drawn as SVG and written as CSV. [`page`] makes one HTML file of
-//! them. A [`Comparison`] has the figures of runs that differ by their method and seed, and is
+//! them, and a [`Sheet`] of any others, which may be maps of a plane ([`Map`]). A [`Comparison`] has the figures of runs that differ by their method and seed, and is
 //! written as Markdown, CSV and JSON.
 
 mod axis;
@@ -13,6 +13,7 @@ mod comparison;
 mod contour;
 mod figures;
 mod frame;
+mod html;
 mod legend;
 mod lines;
 mod map;
@@ -21,6 +22,8 @@ mod places;
 mod record;
 mod relief;
 mod scale;
+mod sheet;
+mod surface;
 mod svg;
 pub mod tensorboard;
 
@@ -34,6 +37,7 @@ pub use lines::{Lines, Mark, Series};
 pub use map::{Aspect, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::Record;
+pub use sheet::{Part, Sheet};
 pub use svg::{SERIES, Tone, escaped, style_sheet};
 
 /// Why a figure could not be drawn.

@@ -12,6 +12,7 @@
         document.querySelectorAll("details").forEach((d, i) => { d.open = open[i] || false; });
         document.title = page.title;
         shown = fresh;
+        document.dispatchEvent(new Event("fresh"));
       }
       document.body.dataset.state = "up";
     } catch {

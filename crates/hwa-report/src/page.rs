@@ -7,11 +7,9 @@ use hwa_train::{Evaluation, Levels, Summary};
 use crate::ReportError;
 use crate::chart::Figure;
 use crate::figures::{compared, window_name};
+use crate::html;
 use crate::record::Record;
-use crate::svg::{escaped, style_sheet};
-
-const STYLE: &str = include_str!("page.css");
-const LIVE: &str = include_str!("page.js");
+use crate::svg::escaped;
 
 /// How a page is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,44 +45,18 @@ pub fn page(records: &[Record], options: PageOptions) -> Result<Page, ReportErro
         several => several_runs(&mut body, several),
     }
     if !figures.is_empty() {
-        body.push_str("<h2>Figures</h2>\n<div class=\"figures\">\n");
-        for figure in &figures {
-            let svg = figure.inline()?;
-            let (name, caption) = (escaped(&figure.name), escaped(&figure.caption));
-            let files = match options.files {
-                true => format!(" <a href=\"{name}.svg\">SVG</a> <a href=\"{name}.csv\">CSV</a>"),
-                false => String::new(),
-            };
-            let _ = writeln!(
-                body,
-                "<figure id=\"{name}\">{svg}<figcaption>{caption}{files}</figcaption></figure>"
-            );
-        }
-        body.push_str("</div>\n");
+        body.push_str("<h2>Figures</h2>\n");
+        html::figures(&mut body, &figures, options)?;
     }
     for record in records {
         settings(&mut body, record, records.len() == 1);
     }
-    let script = match options.live {
-        true => format!("<script>{LIVE}</script>\n"),
-        false => String::new(),
-    };
-    let (title, colours) = (escaped(&title), style_sheet(".page"));
-    let version = env!("CARGO_PKG_VERSION");
-    let html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title} – hwa</title>\n<style>{colours}\n{STYLE}</style>\n</head>\n\
-         <body class=\"page\">\n<main>\n{body}<footer>hwa {version}</footer>\n</main>\n\
-         {script}</body>\n</html>\n"
-    );
+    let html = html::document(&title, &body, options);
     Ok(Page { html, figures })
 }
 
 fn one_run(body: &mut String, record: &Record) {
-    let _ = writeln!(body, "<h1>{}</h1>", escaped(&record.name));
-    let _ = writeln!(body, "<p class=\"lead\">{}</p>", escaped(&lead(record)));
+    html::head(body, &record.name, &lead(record));
     if record.summary.is_none() {
         progress(body, record);
     }
@@ -176,9 +148,6 @@ fn duration(seconds: f64) -> String {
 }
 
 fn result_table(body: &mut String, record: &Record, summary: &Summary) {
-    let cell = |evaluation: Option<&Evaluation>, of: fn(&Evaluation) -> f64| {
-        evaluation.map_or("–".to_owned(), |evaluation| format!("{:.2}", of(evaluation)))
-    };
     type Level = fn(&Levels) -> Option<&Evaluation>;
     let single = record.is_single();
     let mut rows: Vec<(String, Level)> = Vec::new();
@@ -196,73 +165,68 @@ fn result_table(body: &mut String, record: &Record, summary: &Summary) {
         };
         rows.push((name, |l| l.chosen.as_ref()));
     }
-    body.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th></th><th>validation, top-1 %</th>\
-         <th>test, top-1 %</th><th>test, top-5 %</th><th>test loss</th></tr>\n",
-    );
-    for (number, model) in summary.test.inner.iter().enumerate() {
-        let validation = summary.validation.inner.get(number);
-        let _ = writeln!(
-            body,
-            "<tr><td>model {number}, last weights</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td></tr>",
-            cell(validation, |e| e.top1),
-            cell(Some(model), |e| e.top1),
-            cell(Some(model), |e| e.top5),
-            cell(Some(model), |e| e.loss),
-        );
-    }
-    for (name, level) in rows {
-        let (validation, test) = (level(&summary.validation), level(&summary.test));
-        let _ = writeln!(
-            body,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escaped(&name),
-            cell(validation, |e| e.top1),
-            cell(test, |e| e.top1),
-            cell(test, |e| e.top5),
-            cell(test, |e| e.loss),
-        );
-    }
-    body.push_str("</table></div>\n");
+    let row = |name: String, validation: Option<&Evaluation>, test: Option<&Evaluation>| {
+        let numbers = [
+            number(validation, |e| e.top1),
+            number(test, |e| e.top1),
+            number(test, |e| e.top5),
+            number(test, |e| e.loss),
+        ];
+        std::iter::once(name).chain(numbers).collect()
+    };
+    let models = summary.test.inner.iter().enumerate().map(|(index, model)| {
+        let name = format!("model {index}, last weights");
+        row(name, summary.validation.inner.get(index), Some(model))
+    });
+    let levels = rows.into_iter();
+    let levels = levels.map(|(name, of)| row(name, of(&summary.validation), of(&summary.test)));
+    let rows: Vec<Vec<String>> = models.chain(levels).collect();
+    let head = ["", "validation, top-1 %", "test, top-1 %", "test, top-5 %", "test loss"];
+    html::table(body, &head.map(str::to_owned), &rows);
+}
+
+/// A cell of a table.
+fn number(evaluation: Option<&Evaluation>, of: fn(&Evaluation) -> f64) -> String {
+    evaluation.map_or("–".to_owned(), |evaluation| format!("{:.2}", of(evaluation)))
 }
 
 fn several_runs(body: &mut String, records: &[Record]) {
-    let _ = writeln!(body, "<h1>{} runs</h1>", records.len());
-    body.push_str(
-        "<p class=\"lead\">Beside each other; test accuracy is that of the weights which \
-         validation chose.</p>\n<div class=\"scroll\"><table>\n<tr><th>run</th><th>method</th>\
-         <th>seed</th><th>cycles</th><th>validation, %</th><th>test, top-1 %</th>\
-         <th>test, top-5 %</th><th>training</th></tr>\n",
-    );
-    for record in records {
+    let lead = "Beside each other; test accuracy is that of the weights which validation chose.";
+    html::head(body, &format!("{} runs", records.len()), lead);
+    let row = |record: &Record| {
         let summary = record.summary.as_ref();
-        let validation = summary.and_then(|s| s.validation.chosen);
-        let test = summary.and_then(|s| s.test.chosen);
-        let percent = |evaluation: Option<Evaluation>, of: fn(&Evaluation) -> f64| {
-            evaluation.map_or("–".to_owned(), |e| format!("{:.2}", of(&e)))
-        };
+        let validation = summary.and_then(|s| s.validation.chosen.as_ref());
+        let test = summary.and_then(|s| s.test.chosen.as_ref());
         let time = summary.map(|s| s.time.seconds);
         let time = time.or_else(|| record.cycles.last().map(|cycle| cycle.time.elapsed));
-        let key = |path: &str| escaped(&record.key(path).unwrap_or_else(|| "–".to_owned()));
+        let key = |path: &str| record.key(path).unwrap_or_else(|| "–".to_owned());
         let cycles = match summary {
             Some(_) => record.cycles.len().to_string(),
             None => format!("{} of {}", record.cycles.len(), record.started.num_cycles),
         };
-        let _ = writeln!(
-            body,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{cycles}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td></tr>",
-            escaped(&record.name),
+        vec![
+            record.name.clone(),
             key("method"),
             key("seed"),
-            percent(validation, |e| e.top1),
-            percent(test, |e| e.top1),
-            percent(test, |e| e.top5),
+            cycles,
+            number(validation, |e| e.top1),
+            number(test, |e| e.top1),
+            number(test, |e| e.top5),
             time.map_or("–".to_owned(), duration),
-        );
-    }
-    body.push_str("</table></div>\n");
+        ]
+    };
+    let head = [
+        "run",
+        "method",
+        "seed",
+        "cycles",
+        "validation, %",
+        "test, top-1 %",
+        "test, top-5 %",
+        "training",
+    ];
+    let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    html::table(body, &head.map(str::to_owned), &rows);
 }
 
 /// The experiment and what it ran on, folded away.

@@ -3,6 +3,8 @@
 //! The colours are those of viridis: equal steps look equal, in grey and to the colour-blind as
 //! well. They are data, and the same by day and by night.
 
+use std::ops::Range;
+
 use plotters::prelude::RGBColor;
 
 use crate::axis::{Axis, Fitted, linear_marks};
@@ -20,12 +22,22 @@ const VIRIDIS: [(u8, u8, u8); 9] = [
     (253, 231, 37),
 ];
 
-/// A range that a part of the values fills is shown instead of one that is larger by this.
-const TOO_LARGE: f64 = 3.0;
-/// Such parts.
-const PARTS: [f64; 6] = [0.98, 0.95, 0.9, 0.85, 0.8, 0.75];
+/// Parts of the values, and how many times larger the range of all may be than theirs before
+/// theirs is shown: a bowl and a valley are whole, what explodes is not.
+const PARTS: [(f64, f64); 8] = [
+    (0.98, 3.0),
+    (0.95, 3.0),
+    (0.9, 3.0),
+    (0.85, 3.0),
+    (0.8, 3.0),
+    (0.75, 3.0),
+    (0.65, 6.0),
+    (0.5, 20.0),
+];
+/// The same for powers of ten, of which a few are much.
+const PARTS_OF_POWERS: [(f64, f64); 4] = [(0.98, 1.6), (0.95, 1.6), (0.9, 1.6), (0.75, 1.6)];
 /// How many levels there should be.
-const LEVELS: usize = 9;
+const LEVELS: usize = 10;
 
 /// Which colour a value has.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +66,9 @@ impl Scale {
         sorted.sort_by(f64::total_cmp);
         let low = sorted.iter().copied().find(|value| value.is_finite())?;
         let high = sorted.iter().copied().rfind(|value| value.is_finite())?;
-        let top = without_outliers(&sorted, low, high);
+        let parts: &[(f64, f64)] = if axis.logarithmic { &PARTS_OF_POWERS } else { &PARTS };
+        let top =
+            without_outliers(&sorted[sorted.partition_point(|v| *v < low)..], parts, low..high);
         let plain = |value: f64| if axis.logarithmic { 10f64.powf(value) } else { value };
         let top = if top < high { rounded_up(plain(top)).min(plain(high)) } else { plain(high) };
         let range = axis.range.clone().or((plain(low) < top).then(|| plain(low)..top));
@@ -79,7 +93,10 @@ impl Scale {
     /// Round values in the range, ascending, about as many as there should be contours.
     pub(crate) fn levels(&self) -> Vec<f64> {
         let (from, to) = (self.axis.at(0.0), self.axis.at(1.0));
-        let linear = linear_marks(&(from..to), LEVELS + 3, false);
+        // Of all steps that are round, the one that comes nearest.
+        let linear = (LEVELS / 2..2 * LEVELS).map(|most| linear_marks(&(from..to), most, false));
+        let near = |levels: &Vec<f64>| levels.len().abs_diff(LEVELS);
+        let linear = linear.min_by_key(near).unwrap_or_default();
         if !self.axis.logarithmic {
             return linear;
         }
@@ -94,8 +111,9 @@ impl Scale {
             numbers.filter(|n| (-hair..=1.0 + hair).contains(&self.axis.share(*n))).collect()
         });
         // The coarsest of those that come near.
-        let choices = std::iter::once(powers).chain(finer).chain([linear]);
-        choices.min_by_key(|levels: &Vec<f64>| levels.len().abs_diff(LEVELS)).unwrap_or_default()
+        let narrow = to < 10.0 * from;
+        let choices = std::iter::once(powers).chain(finer).chain(narrow.then_some(linear));
+        choices.min_by_key(near).unwrap_or_default()
     }
 
     /// The value at a share of the range.
@@ -126,12 +144,13 @@ pub(crate) fn ink(share: f64) -> RGBColor {
 }
 
 /// The top of the range that most of the values fill.
-fn without_outliers(sorted: &[f64], low: f64, high: f64) -> f64 {
+fn without_outliers(sorted: &[f64], parts: &[(f64, f64)], range: Range<f64>) -> f64 {
+    let Range { start: low, end: high } = range;
     let mut top = sorted.last().copied().unwrap_or(high);
-    for part in PARTS {
+    for (part, larger) in parts {
         let place = (part * (sorted.len() - 1) as f64).ceil() as usize;
         let value = sorted[place];
-        if value.is_finite() && value > low && top - low > TOO_LARGE * (value - low) {
+        if value.is_finite() && value > low && top - low > larger * (value - low) {
             top = value;
         }
     }

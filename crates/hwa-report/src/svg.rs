@@ -84,7 +84,8 @@ impl Tone {
         }
     }
 
-    fn class(self) -> String {
+    /// The end of the names of its variable and its classes.
+    pub(crate) fn class(self) -> String {
         match self {
             Self::Ink => "ink".to_owned(),
             Self::Faint => "faint".to_owned(),

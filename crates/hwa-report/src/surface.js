@@ -1,0 +1,201 @@
+"use strict";
+// Draws the surfaces of a page and turns them: quads from the farthest to the nearest.
+(() => {
+  const turns = {}; // by the canvas' name: how it was turned, kept when the page is refreshed
+  const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
+
+  // How a point of the box is seen: right, down, and how near.
+  const view = (turn, half, width, height) => {
+    const [sin, cos] = [Math.sin(turn.around), Math.cos(turn.around)];
+    const [up, flat] = [Math.sin(turn.above), Math.cos(turn.above)];
+    // As large as has room however it is turned, with words around it.
+    const far = Math.hypot(half[0], half[1]);
+    const size = Math.min((width - 70) / 2.3 / far, (height - 56) / 1.85 / (far * up + 0.55 * flat));
+    return ([x, y, z]) => {
+      const [right, away, high] = [x * cos - y * sin, x * sin + y * cos, (z - 0.5) * 1.1];
+      const near = -away * flat + high * up;
+      const scale = size * 8 / (8 - near);
+      return [width / 2 + right * scale, height / 2 - 6 - (high * flat + away * up) * scale, near];
+    };
+  };
+
+  // The quads between four neighbours, lit from the left above the viewer.
+  const quads = (data, see, list) => {
+    const [columns, rows, heights] = [data.columns, data.rows, data.heights];
+    const at = (r, c) => [columns[c], rows[r], heights[r * columns.length + c]];
+    for (let r = 0; r + 1 < rows.length; r++) {
+      for (let c = 0; c + 1 < columns.length; c++) {
+        const corners = [at(r, c), at(r, c + 1), at(r + 1, c + 1), at(r + 1, c)];
+        if (corners.some((corner) => corner[2] === null)) continue;
+        const z = corners.map((corner) => corner[2]);
+        const slope = (z[1] + z[2] - z[0] - z[3]) / 2 / (corners[1][0] - corners[0][0]);
+        const rise = (z[2] + z[3] - z[0] - z[1]) / 2 / (corners[3][1] - corners[0][1]);
+        const light = (slope * 0.55 + rise * 0.35 + 1) / Math.hypot(slope, rise, 1) / 1.19;
+        const seen = corners.map(see);
+        const near = seen.reduce((sum, point) => sum + point[2], 0) / 4;
+        const mean = z.reduce((a, b) => a + b) / 4;
+        list.push({ near, seen, fill: shade(data.colours, mean, 0.62 + 0.45 * clamp(light, 0, 1)) });
+      }
+    }
+  };
+  const shade = (colours, share, light) => {
+    const colour = parseInt(colours[Math.round(share * (colours.length - 1))].slice(1), 16);
+    const part = (shift) => Math.min(255, Math.round(((colour >> shift) & 255) * light));
+    return `rgb(${part(16)},${part(8)},${part(0)})`;
+  };
+
+  // Names beside their pins, moved apart from above.
+  const names = (spots, width, see, pen, style) => {
+    const taken = [];
+    const placed = spots.map((spot) => ({ ...spot, seen: see(spot.at) }));
+    placed.sort((a, b) => a.seen[1] - b.seen[1]);
+    for (const { label, seen: [x, y] } of placed) {
+      const wide = Math.min(pen.measureText(label).width + 10, width - 4);
+      const left = clamp(x - wide / 2, 2, width - wide - 2);
+      let top = Math.max(2, y - 42);
+      while (taken.some((t) => left < t[1] && t[0] < left + wide && Math.abs(t[2] - top) < 20)) top += 4;
+      taken.push([left, left + wide, top]);
+      pen.strokeStyle = style("ink");
+      pen.lineWidth = 1;
+      pen.beginPath();
+      pen.moveTo(x, y);
+      pen.lineTo(clamp(x, left, left + wide), top + 9);
+      pen.stroke();
+      for (const [tone, line] of [["paper", 5], ["ink", 2]]) {
+        pen.strokeStyle = style(tone);
+        pen.lineWidth = line;
+        pen.beginPath();
+        pen.arc(x, y, 5, 0, 7);
+        pen.stroke();
+      }
+      pen.globalAlpha = 0.88;
+      pen.fillStyle = style("paper");
+      pen.fillRect(left, top, wide, 18);
+      pen.globalAlpha = 1;
+      pen.fillStyle = style("ink");
+      pen.textAlign = "center";
+      pen.fillText(label, left + wide / 2, top + 9.5, wide - 6);
+    }
+  };
+
+  const draw = (canvas, data, turn) => {
+    const width = canvas.parentNode.clientWidth;
+    const height = Math.round(clamp(width * 0.66, 270, 520));
+    const dots = window.devicePixelRatio || 1;
+    canvas.width = width * dots;
+    canvas.height = height * dots;
+    canvas.style.height = `${height}px`;
+    const sheet = getComputedStyle(canvas);
+    const style = (name) => sheet.getPropertyValue(`--${name}`).trim();
+    const pen = canvas.getContext("2d");
+    pen.scale(dots, dots);
+    pen.font = `${width < 480 ? 11 : 12.5}px system-ui, sans-serif`;
+    pen.textBaseline = "middle";
+    pen.lineJoin = pen.lineCap = "round";
+    const half = data.axes.map((axis) => axis.half);
+    const see = view(turn, half, width, height);
+    const line = (points, colour, wide) => {
+      pen.strokeStyle = colour;
+      pen.lineWidth = wide;
+      pen.beginPath();
+      points.forEach(([x, y]) => pen.lineTo(x, y));
+      pen.stroke();
+    };
+    // The floor, and words along the two edges of it that are nearest.
+    const [w, d] = half;
+    const floor = [[-w, -d, 0], [w, -d, 0], [w, d, 0], [-w, d, 0], [-w, -d, 0]];
+    line(floor.map(see), style("faint"), 1);
+    const nearer = (a, b) => (see(a)[2] > see(b)[2] ? 1 : -1);
+    const [y, x] = [d * nearer([0, d, 0], [0, -d, 0]), w * nearer([w, 0, 0], [-w, 0, 0])];
+    const word = (text, point, tone, out, side = 0) => {
+      const [middle, top] = see(point);
+      const wide = Math.min(pen.measureText(text).width, width * 0.45);
+      const left = middle + side * wide / 2;
+      pen.fillStyle = style(tone);
+      pen.textAlign = "center";
+      pen.fillText(text, clamp(left, wide / 2 + 2, width - wide / 2 - 2), clamp(top + out, 9, height - 9), wide);
+    };
+    [-1, 1].forEach((side, i) => {
+      word(data.axes[0].ends[i], [side * w * 0.88, y * 1.08, 0], "faint", 8);
+      word(data.axes[1].ends[i], [x * 1.08, side * d * 0.88, 0], "faint", 8);
+    });
+    // Away from the middle, so that long ones do not lie across the edge.
+    const outside = (point) => clamp((see(point)[0] - width / 2) / 60, -1, 1);
+    for (const [axis, point] of [[0, [0, y * 1.12, 0]], [1, [x * 1.12, 0, 0]]]) {
+      word(data.axes[axis].label, point, "ink", 16, outside(point));
+    }
+    // The height, at the corner that is farthest to the left.
+    const [post] = floor.slice(0, 4).sort((a, b) => see(a)[0] - see(b)[0]);
+    line([post, [post[0], post[1], 1]].map(see), style("faint"), 1);
+    [0, 1].forEach((z) => word(data.axes[2].ends[z], [post[0] * 1.06, post[1] * 1.06, z], "faint", 0, -1));
+    word(data.axes[2].label, [post[0], post[1], 1], "ink", -height, -1);
+    const list = [];
+    quads(data, see, list);
+    for (const path of data.paths) {
+      // A little nearer than the quads that they lie on.
+      const above = (point) => { const seen = see(point); seen[2] += 0.05; return seen; };
+      for (const points of path.lines) {
+        for (let i = 0; i + 1 < points.length; i++) {
+          const seen = [above(points[i]), above(points[i + 1])];
+          const near = (seen[0][2] + seen[1][2]) / 2;
+          // Its seam is below its neighbours.
+          list.push({ near: near - 0.03, seen, tone: "paper", wide: 4 }, { near, seen, tone: path.tone, wide: 2 });
+        }
+      }
+      for (const dot of path.dots) {
+        const [seen, near] = [[see(dot), see(dot)], above(dot)[2] + 0.01];
+        list.push({ near, seen, tone: "paper", wide: 8 }, { near, seen, tone: path.tone, wide: 5 });
+      }
+    }
+    list.sort((a, b) => a.near - b.near);
+    for (const { seen, fill, tone, wide } of list) {
+      if (fill) {
+        pen.fillStyle = fill;
+        pen.beginPath();
+        seen.forEach(([px, py]) => pen.lineTo(px, py));
+        pen.closePath();
+        pen.fill();
+        line([...seen, seen[0]], fill, 0.7);
+      } else {
+        line(seen, style(tone), wide);
+      }
+    }
+    names(data.spots, width, see, pen, style);
+  };
+
+  const begin = (box) => {
+    const [canvas, source] = [box.querySelector("canvas"), box.querySelector("script")];
+    const data = JSON.parse(source.textContent);
+    const turn = turns[canvas.id] ||= { around: -0.6, above: 0.62 };
+    let waits = false;
+    const again = () => {
+      if (waits || !canvas.isConnected) return;
+      waits = true;
+      requestAnimationFrame(() => { waits = false; draw(canvas, data, turn); });
+    };
+    const by = (right, down) => {
+      turn.around += right;
+      turn.above = clamp(turn.above + down, 0.05, Math.PI / 2);
+      again();
+    };
+    canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
+    canvas.addEventListener("pointermove", (event) => {
+      if (canvas.hasPointerCapture(event.pointerId)) by(event.movementX * 0.009, event.movementY * 0.007);
+    });
+    const keys = { ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
+    canvas.addEventListener("keydown", (event) => {
+      if (!keys[event.key]) return;
+      event.preventDefault();
+      by(...keys[event.key]);
+    });
+    box.hidden = false;
+    draw(canvas, data, turn);
+    new ResizeObserver(again).observe(box);
+    for (const query of ["(prefers-color-scheme: dark)", "(resolution: 1dppx)", "print"]) {
+      matchMedia(query).addEventListener("change", () => canvas.isConnected && draw(canvas, data, turn));
+    }
+  };
+  const all = () => document.querySelectorAll(".surface").forEach(begin);
+  document.addEventListener("fresh", all);
+  all();
+})();

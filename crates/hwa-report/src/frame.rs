@@ -17,6 +17,10 @@ pub(crate) const TITLE: f64 = 16.0;
 /// The size of other text.
 pub(crate) const TEXT: f64 = 12.5;
 
+/// Pixels left free above and below a chart with its axes.
+pub(crate) const ABOVE: u32 = 6;
+pub(crate) const BELOW: u32 = 5;
+
 /// Something to draw on.
 pub(crate) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 /// What drawing gives.
@@ -59,7 +63,8 @@ impl<'a> Frame<'a> {
         let (x, y) = (self.x.axis(), self.y.axis());
         let mut chart = ChartBuilder::on(area)
             .margin_right(fine(right))
-            .margin_top(fine(6))
+            .margin_top(fine(ABOVE))
+            .margin_bottom(fine(BELOW))
             .margin_left(fine(left))
             .x_label_area_size(fine(self.x.room_below()))
             .y_label_area_size(fine(self.y.room_beside()))

@@ -9,7 +9,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::axis::{Axis, Fitted};
 use crate::chart::{Drawing, cell};
 use crate::contour::Grid;
-use crate::frame::{Area, Chart2d, Drawn, Frame, HEIGHT, Side, WIDTH, at, fine, place, small};
+use crate::frame::{
+    ABOVE, Area, BELOW, Chart2d, Drawn, Frame, HEIGHT, Side, WIDTH, at, fine, place, small,
+};
 use crate::legend::{Legend, Sign};
 use crate::lines::{MOST_DOTS, Series, pieces, within};
 use crate::places::Patch;
@@ -184,7 +186,7 @@ impl Drawing for Map {
 
     fn height(&self) -> u32 {
         let (below, _) = self.sides();
-        6 + self.layout().plane.1 as u32 + below.room_below()
+        ABOVE + self.layout().plane.1 as u32 + below.room_below() + BELOW
     }
 
     fn draw(&self, area: &Area<'_>) -> Drawn {

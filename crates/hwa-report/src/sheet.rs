@@ -21,6 +21,7 @@ pub struct Sheet {
 
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // a page has few parts
 pub enum Part {
     /// What the following parts are about.
     Heading(String),

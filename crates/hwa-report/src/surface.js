@@ -178,10 +178,18 @@
       turn.above = clamp(turn.above + down, 0.05, Math.PI / 2);
       again();
     };
-    canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
-    canvas.addEventListener("pointermove", (event) => {
-      if (canvas.hasPointerCapture(event.pointerId)) by(event.movementX * 0.009, event.movementY * 0.007);
+    let last = null; // where the one pointer was that drags
+    canvas.addEventListener("pointerdown", (event) => {
+      if (!event.isPrimary) return;
+      canvas.setPointerCapture(event.pointerId);
+      last = [event.clientX, event.clientY];
     });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!last || !event.isPrimary) return;
+      by((event.clientX - last[0]) * 0.009, (event.clientY - last[1]) * 0.007);
+      last = [event.clientX, event.clientY];
+    });
+    canvas.addEventListener("lostpointercapture", () => { last = null; });
     const keys = { ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
     canvas.addEventListener("keydown", (event) => {
       if (!keys[event.key]) return;

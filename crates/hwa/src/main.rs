@@ -45,6 +45,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Train(arguments) => commands::train::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Figures(arguments) => commands::figures::run(&arguments),
         Command::Landscape(command) => commands::landscape::run(&command),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),

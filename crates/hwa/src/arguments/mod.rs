@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use study::{LandscapeCommand, LandscapeOptions, StudyOf};
+pub(crate) use study::{Figures, LandscapeCommand, LandscapeOptions, StudyOf};
 
 /// Hierarchical weight averaging: K models in parallel, averaged every H steps,
 /// and a slide window over the averages.
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Make a page about runs: curves, tables, settings
     Report(Report),
+    /// Draw the figures of the paper from runs of your own
+    Figures(Figures),
     /// Draw loss and accuracy around weights: on lines and planes
     #[command(subcommand)]
     Landscape(LandscapeCommand),

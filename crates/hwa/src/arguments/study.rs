@@ -12,7 +12,7 @@ use crate::shelf::{NAMES, Name};
 const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(24);
 
 /// A network and a data set, with the weights of a run or of files.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct StudyOf {
     /// A run: its network, its data set with its splits, and its weights
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
@@ -175,4 +175,59 @@ pub(crate) struct LandscapePca {
     pub(crate) size: NonZeroUsize,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa figures --list
+  hwa figures interpolation --network resnet20 --scale 0.1 --data-dir ~/data
+  hwa figures all --scale 0.2 --network resnet20 --dry-run
+  hwa figures restart --data digits --network resnet8 --set schedule.epochs=20
+
+Without --network and --scale a figure is that of the paper: its networks, 200 or 400 epochs.
+Runs are kept and shared between figures; Ctrl-C and the same command again: it goes on.")]
+pub(crate) struct Figures {
+    /// Figures of the paper, or all
+    #[arg(required_unless_present = "list", value_name = "FIGURE")]
+    pub(crate) names: Vec<String>,
+    /// Take this share of the epochs and of the training images; as many cycles
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) scale: Option<f64>,
+    /// This network in place of the paper's
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) network: Option<String>,
+    /// The data set
+    #[arg(long, default_value = "cifar100")]
+    pub(crate) data: String,
+    /// Its folder (the same as --set data.dir=DIR)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Train these seeds only, where there are several: 1,2
+    #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
+    pub(crate) seeds: Vec<u64>,
+    /// Override a key of all experiments, e.g. schedule.epochs=10
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// Points along each side of a landscape
+    #[arg(long, default_value_t = SIZE)]
+    pub(crate) size: NonZeroUsize,
+    /// Images that a point of a landscape is evaluated on
+    #[arg(long, default_value = "2560")]
+    pub(crate) images: NonZeroUsize,
+    /// Where runs and figures are; by default runs/figures
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Cores to use; by default all
+    #[arg(long)]
+    pub(crate) cores: Option<NonZeroUsize>,
+    /// Train nothing: say how many runs are missing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// List the figures
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Plain lines instead of progress bars
+    #[arg(long)]
+    pub(crate) plain: bool,
 }

@@ -1,11 +1,13 @@
 //! `hwa landscape`: loss and accuracy on lines and planes between weights.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use hwa_report::PageOptions;
 use serde_json::json;
 
 use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
+use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table};
 use crate::output::{give, tell};
@@ -55,12 +57,15 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     }
     let splits = splits(options, both);
     let folder = options.out.clone().unwrap_or_else(|| folder(options, kind, &names));
+    let stop = interrupt()?;
+    let cancelled = || stop.load(Ordering::Relaxed);
     let how = Measuring {
         studied: &studied,
         splits: &splits,
         images: options.images,
         threads: options.subject.threads,
         folder: &folder,
+        cancelled: &cancelled,
     };
     let landscape = measure(view, &how)?;
     let page = sheet(&landscape, &landscape.view.title);

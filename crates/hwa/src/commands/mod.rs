@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod evaluate;
 pub(crate) mod fetch;
+pub(crate) mod figures;
 pub(crate) mod landscape;
 pub(crate) mod models;
 pub(crate) mod recalibrate;

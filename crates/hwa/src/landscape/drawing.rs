@@ -54,8 +54,7 @@ fn lead(landscape: &Landscape) -> String {
         .map(|(split, count)| format!("{count} {split} images"))
         .collect();
     format!(
-        "{}: {} points, on {}, with batch-norm statistics re-estimated at each.",
-        landscape.view.title,
+        "{} points, on {}, with batch-norm statistics re-estimated at each.",
         landscape.points.len(),
         images.join(" and ")
     )
@@ -132,7 +131,7 @@ fn lines(landscape: &Landscape) -> Vec<Figure> {
         let chart = Lines { x: Axis::measuring(&view.labels[0]), y, series, marks };
         Figure {
             name: measure.name.to_owned(),
-            title: format!("{}: {}", view.title, measure.name),
+            title: capital(measure.name).trim_end_matches('.').to_owned(),
             caption: "Between 0 and 1 lie the mixtures of the two; rings mark the weights \
                       themselves."
                 .to_owned(),
@@ -178,12 +177,11 @@ fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -
         .marks
         .iter()
         .filter_map(|marked| Some(Spot { label: marked.name.clone(), at: at(&marked.place)? }));
-    let way: Vec<(f64, f64)> = view.path.iter().filter_map(|(_, place)| at(place)).collect();
-    let mut paths = Vec::new();
-    if let (Some((first, _)), Some((last, _))) = (view.path.first(), view.path.last()) {
-        let name = format!("outer weights, cycle {first} to {last}");
-        paths.push(Series { name, tone: Tone::Series(1), points: way });
-    }
+    let paths = view.ways.iter().enumerate().map(|(number, way)| Series {
+        name: way.name.clone(),
+        tone: Tone::Series([1, 3, 4, 7][number % 4]),
+        points: way.places.iter().filter_map(at).collect(),
+    });
     let value = Axis::measuring(&format!("{split} {}", measure.label));
     let value = if measure.name == LOSS.name { value.logarithmic() } else { value };
     let chart = Map {
@@ -194,18 +192,13 @@ fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -
         rows: view.rows.clone(),
         values: series(landscape, index, measure),
         spots: spots.collect(),
-        paths,
+        paths: paths.collect(),
         aspect: if view.square { Aspect::Equal } else { Aspect::default() },
     };
     Figure {
         name: format!("{split}-{}", measure.name),
-        title: format!("{}: {split} {}", view.title, measure.name),
-        caption: format!(
-            "{} on {split} images at {} x {} points.",
-            capital(measure.name).trim_end_matches('.'),
-            view.columns.len(),
-            view.rows.len()
-        ),
+        title: format!("{} on {split} images", capital(measure.name).trim_end_matches('.')),
+        caption: format!("{}, at {} x {} points.", view.title, view.columns.len(), view.rows.len()),
         chart: Chart::Map(chart),
     }
 }

@@ -2,8 +2,9 @@
 
 mod drawing;
 mod measuring;
+mod notebook;
 mod view;
 
 pub(crate) use drawing::{sheet, table};
-pub(crate) use measuring::{Landscape, Measuring, measure};
+pub(crate) use measuring::{Landscape, Measuring, measure, measure_each};
 pub(crate) use view::{Extent, View};

@@ -28,10 +28,16 @@ pub(crate) struct View {
     /// Whether both axes are lengths, so that the picture must not be stretched.
     pub(crate) square: bool,
     pub(crate) marks: Vec<Marked>,
-    /// Where the outer weights of a run are seen, by cycle.
-    pub(crate) path: Vec<(usize, Place)>,
+    /// Ways over it.
+    pub(crate) ways: Vec<Way>,
     /// What else there is to know.
     pub(crate) remarks: Vec<String>,
+}
+
+/// Where weights that follow each other are seen.
+pub(crate) struct Way {
+    pub(crate) name: String,
+    pub(crate) places: Vec<Place>,
 }
 
 /// Weights that are marked.
@@ -76,7 +82,7 @@ impl View {
             labels: [format!("0 is {from}, 1 is {to}"), String::new()],
             square: false,
             marks: Vec::new(),
-            path: Vec::new(),
+            ways: Vec::new(),
             remarks: Vec::new(),
             frame,
         };
@@ -116,7 +122,7 @@ impl View {
             labels: [format!("distance from {a} towards {b}"), "distance across".to_owned()],
             square: true,
             marks: Vec::new(),
-            path: Vec::new(),
+            ways: Vec::new(),
             remarks,
             frame,
         };
@@ -149,10 +155,11 @@ impl View {
             labels: [label("first"), label("second")],
             square: true,
             marks: Vec::new(),
-            path: Vec::new(),
+            ways: Vec::new(),
             remarks: Vec::new(),
         };
-        view.walk(shelf)?;
+        let (cycles, outer) = outer_weights(shelf)?;
+        view.walk(way_of(&cycles), &outer)?;
         view.mark(centre.to_string(), weights)?;
         Ok(view)
     }
@@ -164,11 +171,7 @@ impl View {
         size: NonZeroUsize,
     ) -> Result<Self, Failure> {
         let weights = shelf.get(centre)?;
-        let cycles = on_the_way(&shelf.outer_cycles()?);
-        let outer: Vec<Weights> = cycles
-            .iter()
-            .map(|cycle| shelf.get(&Name::Outer(Some(*cycle))))
-            .collect::<Result<_, _>>()?;
+        let (cycles, outer) = outer_weights(shelf)?;
         let found = principal(&weights, &outer).map_err(|error| named(error, &[centre]))?;
         let [first, second] = found.explained.map(|share| 100.0 * share);
         let mut view = Self {
@@ -182,17 +185,46 @@ impl View {
             ],
             square: false,
             marks: Vec::new(),
-            path: Vec::new(),
+            ways: Vec::new(),
             remarks: vec![format!(
                 "the two directions account for {first:.1} % and {second:.1} % of the squared \
                  distances of {} outer weights from {centre}",
                 outer.len()
             )],
         };
-        for (cycle, outer) in cycles.into_iter().zip(&outer) {
-            view.path.push((cycle, view.frame.place(outer)?));
-        }
+        view.walk(way_of(&cycles), &outer)?;
         view.mark(centre.to_string(), weights)?;
+        view.spread(size);
+        Ok(view)
+    }
+
+    /// The plane in which some ways differ most, seen from some weights.
+    pub(crate) fn of_ways(
+        (name, centre): (String, &Weights),
+        ways: &[(String, Vec<Weights>)],
+        size: NonZeroUsize,
+    ) -> Result<Self, Failure> {
+        let all: Vec<Weights> = ways.iter().flat_map(|(_, weights)| weights.clone()).collect();
+        let found = principal(centre, &all)?;
+        let [first, second] = found.explained.map(|share| 100.0 * share);
+        let mut view = Self {
+            title: "The plane in which these weights differ most".to_owned(),
+            frame: Frame::along(centre, found.axes.to_vec()),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            labels: [
+                format!("first principal direction ({first:.0} % of the distances)"),
+                format!("second ({second:.0} %)"),
+            ],
+            square: true,
+            marks: Vec::new(),
+            ways: Vec::new(),
+            remarks: Vec::new(),
+        };
+        for (name, weights) in ways {
+            view.walk(name.clone(), weights)?;
+        }
+        view.mark(name, centre.clone())?;
         view.spread(size);
         Ok(view)
     }
@@ -220,11 +252,12 @@ impl View {
         Ok(())
     }
 
-    /// Finds the way of the run.
-    fn walk(&mut self, shelf: &Shelf) -> Result<(), Failure> {
-        for cycle in on_the_way(&shelf.outer_cycles()?) {
-            let place = self.frame.place(&shelf.get(&Name::Outer(Some(cycle)))?)?;
-            self.path.push((cycle, place));
+    /// Finds where weights that follow each other are seen.
+    fn walk(&mut self, name: String, weights: &[Weights]) -> Result<(), Failure> {
+        let places = weights.iter().map(|weights| self.frame.place(weights));
+        let places = places.collect::<Result<Vec<Place>, _>>()?;
+        if !places.is_empty() {
+            self.ways.push(Way { name, places });
         }
         Ok(())
     }
@@ -233,7 +266,7 @@ impl View {
     fn spread(&mut self, size: NonZeroUsize) {
         let seen = || {
             let marks = self.marks.iter().map(|marked| &marked.place.at);
-            marks.chain(self.path.iter().map(|(_, place)| &place.at))
+            marks.chain(self.ways.iter().flat_map(|way| &way.places).map(|place| &place.at))
         };
         let bounds = |axis: usize| {
             let values = seen().filter_map(|at| at.get(axis).copied());
@@ -249,6 +282,21 @@ impl View {
         });
         self.columns = extents[0].points();
         self.rows = extents[1].points();
+    }
+}
+
+/// The outer weights that a run's way is drawn through, and their cycles.
+fn outer_weights(shelf: &Shelf) -> Result<(Vec<usize>, Vec<Weights>), Failure> {
+    let cycles = on_the_way(&shelf.outer_cycles()?);
+    let outer = cycles.iter().map(|cycle| shelf.get(&Name::Outer(Some(*cycle))));
+    let outer = outer.collect::<Result<_, _>>()?;
+    Ok((cycles, outer))
+}
+
+fn way_of(cycles: &[usize]) -> String {
+    match cycles {
+        [first, .., last] => format!("outer weights, cycle {first} to {last}"),
+        _ => "outer weights".to_owned(),
     }
 }
 

@@ -6,12 +6,14 @@ mod queue;
 mod results;
 mod spec;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use hwa_report::Comparison;
 use hwa_store::read_to_string;
+use hwa_train::Interrupt;
 
-use self::plan::Plan;
+pub(in crate::commands) use self::plan::Plan;
 use self::queue::{Ended, Queue};
 use super::train::interrupt_on_ctrl_c;
 use crate::arguments::Compare;
@@ -42,24 +44,35 @@ pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     }
     let ended = match arguments.tables {
         true => Ended::default(),
-        false => train(arguments, &plan)?,
+        false => {
+            let voice = Voice::new(arguments.plain);
+            let interrupt = interrupt_on_ctrl_c(voice.clone())?;
+            train_missing(&plan, arguments.cores, &voice, &interrupt)?
+        }
     };
     // What cannot be written is shown all the same.
     let comparison = plan.comparison()?;
     show(arguments, &plan, &comparison)?;
     plan.write(&comparison)?;
-    if ended.interrupted {
-        let advice = "the same command goes on".to_owned();
-        return Err(Failure::Cancelled { advice });
-    }
-    match ended.failed.as_slice() {
-        [] => Ok(()),
-        failed => {
-            let advice =
-                "the same command tries them again; what has diverged needs other settings";
-            let advice = advice.to_owned();
-            let error = anyhow::anyhow!("{} failed: {}", failed.len(), failed.join("; "));
-            Err(Failure::Stopped { error, advice })
+    ended.all_done()
+}
+
+impl Ended {
+    /// An error, unless everything was trained.
+    pub(in crate::commands) fn all_done(&self) -> Result<(), Failure> {
+        if self.interrupted {
+            let advice = "the same command goes on".to_owned();
+            return Err(Failure::Cancelled { advice });
+        }
+        match self.failed.as_slice() {
+            [] => Ok(()),
+            failed => {
+                let advice =
+                    "the same command tries them again; what has diverged needs other settings";
+                let advice = advice.to_owned();
+                let error = anyhow::anyhow!("{} failed: {}", failed.len(), failed.join("; "));
+                Err(Failure::Stopped { error, advice })
+            }
         }
     }
 }
@@ -113,11 +126,14 @@ fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Trains what is not done yet.
-fn train(arguments: &Compare, plan: &Plan) -> Result<Ended, Failure> {
-    let cores = arguments.cores.map_or_else(environment::cores, |cores| cores.get());
+pub(in crate::commands) fn train_missing(
+    plan: &Plan,
+    cores: Option<NonZeroUsize>,
+    voice: &Voice,
+    interrupt: &Interrupt,
+) -> Result<Ended, Failure> {
+    let cores = cores.map_or_else(environment::cores, NonZeroUsize::get);
     let jobs = plan.jobs(false)?;
-    let voice = Voice::new(arguments.plain);
-    let interrupt = interrupt_on_ctrl_c(voice.clone())?;
     let program = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
     tell(format_args!(
         "{}: {} of {} runs to train on {}, in {}",
@@ -128,7 +144,7 @@ fn train(arguments: &Compare, plan: &Plan) -> Result<Ended, Failure> {
         plan.out().display()
     ));
     let before = plan.num_runs() - jobs.len();
-    let queue = Queue { cores, voice: &voice, interrupt: &interrupt, program: &program, before };
+    let queue = Queue { cores, voice, interrupt, program: &program, before };
     let finished = || {
         // A table that cannot be written now can be written at the end.
         if let Err(failure) = plan.write_tables() {

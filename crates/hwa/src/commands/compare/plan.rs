@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use hwa_report::{Comparison, Group, Row};
 use hwa_store::{StoreError, write_atomically};
-use hwa_train::{Budget, Experiment};
+use hwa_train::{Budget, Experiment, ExperimentError};
 
 use super::queue::Job;
 use super::results;
 use super::spec::{Cell, Spec, slug};
 use crate::arguments::Compare;
+use crate::commands::figures::Trained;
 use crate::commands::train::{Planned, Sources, as_in, toml_string};
 use crate::failure::Failure;
 
@@ -20,7 +21,7 @@ const NOT_TO_BE_SET: [&str; 6] = ["name", "seed", "budget", "method", "model.nam
 
 /// What is to be compared, and where. Tables are always of everything that the file names; what
 /// is trained now and shown in the end may be a part of it.
-pub(super) struct Plan {
+pub(in crate::commands) struct Plan {
     spec: Spec,
     cells: Vec<Cell>,
     /// Whether each cell is among those that were asked for.
@@ -37,7 +38,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(arguments: &Compare, text: &str, path: &Path) -> Result<Self, Failure> {
+    pub(in crate::commands) fn new(
+        arguments: &Compare,
+        text: &str,
+        path: &Path,
+    ) -> Result<Self, Failure> {
         let spec = Spec::parse(text, path)?;
         let seeds = match arguments.seeds.as_slice() {
             [] => spec.seeds.clone(),
@@ -76,7 +81,7 @@ impl Plan {
     }
 
     /// Runs that were asked for, done or not.
-    pub(super) fn num_runs(&self) -> usize {
+    pub(in crate::commands) fn num_runs(&self) -> usize {
         self.chosen.iter().filter(|chosen| **chosen).count() * self.seeds.len()
     }
 
@@ -129,12 +134,45 @@ impl Plan {
         Ok(())
     }
 
+    /// Changes every experiment, which is told how many training images it has.
+    pub(in crate::commands) fn adjust(
+        &mut self,
+        change: impl Fn(&mut Experiment, usize) -> Result<(), ExperimentError>,
+    ) -> Result<(), Failure> {
+        let mut sources = Sources::default();
+        for cell in &mut self.cells {
+            let images = sources.open(&cell.experiment.data)?.splits.train.len();
+            change(&mut cell.experiment, images)?;
+        }
+        Ok(())
+    }
+
+    /// The runs that are finished, of those that were asked for.
+    pub(in crate::commands) fn trained(&self) -> Vec<Trained> {
+        let mut trained = Vec::new();
+        for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
+            for seed in &self.seeds {
+                let dir = self.dir(cell, *seed);
+                if dir.join("summary.json").is_file() {
+                    let (network, method) = (cell.network.clone(), cell.method.clone());
+                    trained.push(Trained { network, method, seed: *seed, dir });
+                }
+            }
+        }
+        trained
+    }
+
+    /// What a reader has to know.
+    pub(in crate::commands) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     fn dir(&self, cell: &Cell, seed: u64) -> PathBuf {
         self.out.join(&cell.folder).join(format!("seed{seed}"))
     }
 
     /// Makes sure that the runs that there are are of these experiments.
-    pub(super) fn check_runs(&self) -> Result<(), Failure> {
+    pub(in crate::commands) fn check_runs(&self) -> Result<(), Failure> {
         for (cell, _) in self.cells.iter().zip(&self.known).filter(|(_, known)| **known) {
             for seed in &self.spec.seeds {
                 self.check_run(cell, *seed)?;
@@ -171,7 +209,7 @@ impl Plan {
 
     /// What is not done yet. Every experiment of it is validated against its data and its network
     /// before the first one is trained, and written unless nothing will be.
-    pub(super) fn jobs(&self, dry: bool) -> Result<Vec<Job>, Failure> {
+    pub(in crate::commands) fn jobs(&self, dry: bool) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
         let mut sources = Sources::default();
         for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {

@@ -24,7 +24,7 @@ const INTERRUPTED: i32 = 130;
 
 /// A run that is to be trained.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Job {
+pub(in crate::commands) struct Job {
     /// What it is called where it is shown.
     pub(super) label: String,
     /// Its experiment's file.
@@ -53,7 +53,7 @@ impl Job {
 
 /// What became of the jobs.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(in crate::commands) struct Ended {
     /// Those that failed.
     pub(super) failed: Vec<String>,
     /// Whether an interrupt came before all were done.

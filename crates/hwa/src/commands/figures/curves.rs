@@ -1,0 +1,239 @@
+//! Figures that are drawn from what runs have told.
+
+use hwa_report::{Axis, Boxes, Chart, Figure, Lines, Part, Record, Series, Tone};
+
+use super::drawing::Drawing;
+use super::presets::{COSINE, HWA, ONLINE, SWA};
+use crate::failure::Failure;
+
+type Points = Vec<(f64, f64)>;
+
+/// The epoch at which a cycle ends.
+fn epoch(record: &Record, cycle: usize) -> f64 {
+    let started = &record.started;
+    let steps = (cycle as u64).saturating_mul(started.sync_period).min(started.max_steps);
+    steps as f64 / started.steps_per_epoch.max(1) as f64
+}
+
+/// Accuracy on test by epoch, as the final pass measured it: of a window, or of the outer weights.
+fn on_test(record: &Record, window: Option<usize>) -> Points {
+    let curve = record.summary.as_ref().and_then(|summary| summary.best_on_test.as_ref());
+    let curve = curve.map_or(&[][..], |best| &best.curve);
+    let of_window = curve.iter().filter(|(_, of, _)| *of == window);
+    of_window.map(|(cycle, _, top1)| (epoch(record, *cycle), *top1)).collect()
+}
+
+/// The same of what the method offers: its first window, or its outer weights.
+fn result_on_test(record: &Record) -> Points {
+    on_test(record, (!record.started.windows.is_empty()).then_some(0))
+}
+
+fn on_training(record: &Record) -> Points {
+    let judged = record.judged.iter();
+    judged.filter_map(|j| Some((epoch(record, j.cycle), j.train?.top1))).collect()
+}
+
+fn series(name: impl Into<String>, tone: usize, points: Points) -> Series {
+    Series { name: name.into(), tone: Tone::Series(tone), points }
+}
+
+/// From where the curves differ by little: the steep beginning would press them flat.
+fn later(series: &[Series], from: f64) -> Axis {
+    let points = || series.iter().flat_map(|series| &series.points);
+    let last = points().map(|point| point.0).fold(0.0, f64::max);
+    let values = points().filter(|point| point.0 >= from * last).map(|point| point.1);
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), y| (l.min(y), h.max(y)));
+    let axis = Axis::measuring("test accuracy, %");
+    match low < high {
+        true => axis.within((low - 0.08 * (high - low))..(high + 0.06 * (high - low))),
+        false => axis,
+    }
+}
+
+fn lines(name: String, title: String, caption: &str, x: Axis, y: Axis, lines: Vec<Series>) -> Part {
+    let chart = Chart::Lines(Lines { x, y, series: lines, marks: Vec::new() });
+    Part::Figure(Figure { name, title, caption: caption.to_owned(), chart })
+}
+
+pub(super) fn swa_rates(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for network in drawing.networks() {
+        let mut curves = Vec::new();
+        for (number, run) in drawing.runs.iter().filter(|run| run.network == network).enumerate() {
+            let tone = [1, 0, 5, 3][number % 4];
+            curves.push(series(&run.method, tone, on_test(&run.record()?, Some(0))));
+        }
+        parts.push(lines(
+            drawing.named("swa-rate-sensitivity", network),
+            drawing.titled("SWA with other rates in its second stage", network),
+            "Accuracy on test of the mean of all samples of the second stage, by epoch.",
+            Axis::measuring("epoch"),
+            later(&curves, 0.0),
+            curves,
+        ));
+    }
+    Ok(parts)
+}
+
+pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for network in drawing.networks() {
+        let (mut by_epoch, mut by_time) = (Vec::new(), Vec::new());
+        for (method, name, tone) in
+            [(ONLINE, "online", 2), (SWA, "offline (SWA)", 1), (HWA, HWA, 0)]
+        {
+            for run in drawing.of(network, method) {
+                let record = run.record()?;
+                let curve = match method {
+                    // Before its second stage there is nothing to average.
+                    SWA => on_test(&record, Some(0)),
+                    _ => result_on_test(&record),
+                };
+                by_time.push(series(name, tone, timed(&record, &curve)));
+                by_epoch.push(series(name, tone, curve));
+            }
+        }
+        let name = |what: &str| drawing.named(&format!("online-offline-hwa{what}"), network);
+        parts.push(lines(
+            name(""),
+            drawing.titled("Accuracy on test by epoch", network),
+            "Epochs of each model. SWA begins to average when its second stage begins.",
+            Axis::measuring("epoch"),
+            later(&by_epoch, 0.2),
+            by_epoch,
+        ));
+        parts.push(lines(
+            name("-time"),
+            drawing.titled("Accuracy on test by time", network),
+            "Minutes of training on the machine that trained it: two models need twice the cores, \
+             or twice the time.",
+            Axis::measuring("minutes"),
+            later(&by_time, 0.2),
+            by_time,
+        ));
+    }
+    Ok(parts)
+}
+
+/// Epochs become minutes.
+fn timed(record: &Record, points: &[(f64, f64)]) -> Points {
+    let minutes = |at: f64| {
+        let cycle = record.cycles.iter().find(|cycle| epoch(record, cycle.cycle) >= at);
+        cycle.map(|cycle| cycle.time.elapsed / 60.0)
+    };
+    points.iter().filter_map(|(x, y)| Some((minutes(*x)?, *y))).collect()
+}
+
+pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for network in drawing.networks() {
+        let mut curves = Vec::new();
+        for (number, run) in drawing.runs.iter().filter(|run| run.network == network).enumerate() {
+            let record = run.record()?;
+            let tones = [(5, 2), (1, 4)][number % 2];
+            let name = |what| format!("{}, {what}", run.method);
+            curves.push(series(name("training"), tones.0, on_training(&record)));
+            curves.push(series(name("test"), tones.1, result_on_test(&record)));
+        }
+        parts.push(lines(
+            drawing.named("constant-rate", network),
+            drawing.titled("Accuracy of SGD with a constant rate", network),
+            "By epoch, with statistics re-estimated.",
+            Axis::measuring("epoch"),
+            Axis::measuring("accuracy, %"),
+            curves,
+        ));
+    }
+    Ok(parts)
+}
+
+pub(super) fn inner_outer_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    of_records(drawing, |record| vec![record.accuracy(), record.validation_loss()])
+}
+
+pub(super) fn best_cycle(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    of_records(drawing, |record| vec![record.generalisation()])
+}
+
+/// Figures that reports have as well.
+fn of_records(
+    drawing: &Drawing<'_>,
+    figures: fn(&Record) -> Vec<Option<Figure>>,
+) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for network in drawing.networks() {
+        for run in drawing.of(network, HWA) {
+            for mut figure in figures(&run.record()?).into_iter().flatten() {
+                figure.name = drawing.named(&figure.name, network);
+                figure.title = drawing.titled(&figure.title, network);
+                parts.push(Part::Figure(figure));
+            }
+        }
+    }
+    Ok(parts)
+}
+
+pub(super) fn window_boxplot(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
+    for network in drawing.networks() {
+        let mut add = |name: String, value: Option<f64>| {
+            let name = drawing.titled(&name, network);
+            match groups.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, values)) => values.extend(value),
+                None => groups.push((name, value.into_iter().collect())),
+            }
+        };
+        for run in drawing.of(network, HWA) {
+            let record = run.record()?;
+            for (index, window) in record.started.windows.iter().enumerate() {
+                let length = window.length.map_or("all".to_owned(), |length| length.to_string());
+                add(format!("I = {length}"), chosen_on_test(&record, index));
+            }
+        }
+    }
+    let chart = Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups });
+    Ok(vec![Part::Figure(Figure {
+        name: "window-boxplot".to_owned(),
+        title: "Accuracy on test by the length of the window".to_owned(),
+        caption: "A value for each seed: at the cycle that validation chooses for this window."
+            .to_owned(),
+        chart,
+    })])
+}
+
+/// What a window is worth on test, at the cycle which is its best on validation.
+fn chosen_on_test(record: &Record, window: usize) -> Option<f64> {
+    let on_validation = record.judged.iter().filter_map(|judged| {
+        let of_window = judged.hwa.iter().find(|hwa| hwa.window == window)?;
+        Some((judged.cycle, of_window.evaluation.top1))
+    });
+    // The first of equals, as in training.
+    let best = on_validation.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+    let curve = &record.summary.as_ref()?.best_on_test.as_ref()?.curve;
+    let point = curve.iter().find(|(cycle, of, _)| *cycle == best.0 && *of == Some(window))?;
+    Some(point.2)
+}
+
+pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for network in drawing.networks() {
+        let mut curves = Vec::new();
+        for (method, name, tones) in [(COSINE, "one model, cosine", (2, 5)), (HWA, HWA, (4, 1))] {
+            for run in drawing.of(network, method) {
+                let record = run.record()?;
+                curves.push(series(format!("{name}, training"), tones.0, on_training(&record)));
+                curves.push(series(format!("{name}, test"), tones.1, result_on_test(&record)));
+            }
+        }
+        parts.push(lines(
+            drawing.named("convergence", network),
+            drawing.titled("Accuracy by epoch", network),
+            "Training accuracy is that on training images without augmentation.",
+            Axis::measuring("epoch"),
+            Axis::measuring("accuracy, %"),
+            curves,
+        ));
+    }
+    Ok(parts)
+}

@@ -1,0 +1,147 @@
+//! `hwa figures`: the figures of the paper, from runs of one's own.
+
+mod curves;
+mod drawing;
+mod presets;
+mod surfaces;
+
+use std::path::{Path, PathBuf};
+
+use hwa_report::{PageOptions, Part, Sheet};
+use hwa_train::{Experiment, ExperimentError, Interrupt, Method, Span};
+
+pub(in crate::commands) use self::drawing::Trained;
+
+use self::drawing::Drawing;
+use self::presets::{PRESETS, Preset};
+use super::compare::{self, Plan};
+use super::train::interrupt_on_ctrl_c;
+use crate::arguments::{Compare, Figures};
+use crate::failure::Failure;
+use crate::output::{give, tell};
+use crate::pages;
+use crate::terminal::Voice;
+
+/// Inner weights are kept so often within a cycle.
+const WITHIN_A_CYCLE: u64 = 10;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
+    if arguments.list {
+        for preset in &PRESETS {
+            give(format_args!("{:<22} {}", preset.name, preset.title));
+        }
+        return Ok(());
+    }
+    let asked = asked(&arguments.names)?;
+    let voice = Voice::new(arguments.plain);
+    let interrupt = interrupt_on_ctrl_c(voice)?;
+    let plans: Vec<(&Preset, Plan)> = asked
+        .iter()
+        .map(|preset| Ok((*preset, plan(preset, arguments)?)))
+        .collect::<Result<_, Failure>>()?;
+    if arguments.dry_run {
+        for (preset, plan) in &plans {
+            let missing = plan.jobs(true)?.len();
+            let name = preset.name;
+            give(format_args!("{name:<22} {missing} of {} runs to train", plan.num_runs()));
+        }
+        return Ok(());
+    }
+    for (preset, plan) in &plans {
+        let folder = draw(preset, plan, arguments, &interrupt)?;
+        give(folder.join("index.html").display());
+    }
+    Ok(())
+}
+
+fn asked(names: &[String]) -> Result<Vec<&'static Preset>, Failure> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(PRESETS.iter().collect());
+    }
+    let known = || {
+        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        known.join(", ")
+    };
+    let find = |name: &String| {
+        presets::named(name).ok_or_else(|| {
+            Failure::usage(format!("{name:?} is no figure; expected all, {}", known()))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// What has to be trained for a figure. Figures share runs.
+fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
+    let scale = arguments.scale.map_or_else(String::new, |scale| format!("-scale{scale}"));
+    let base = root(arguments);
+    let compare = Compare {
+        comparison: Some(preset.name.to_owned()),
+        scale: arguments.scale,
+        seeds: arguments.seeds.iter().copied().filter(|s| preset.seeds.contains(s)).collect(),
+        sets: arguments.sets.clone(),
+        data_dir: arguments.data_dir.clone(),
+        out: Some(base.join(format!("{}-epochs{scale}", preset.epochs))),
+        cores: arguments.cores,
+        plain: arguments.plain,
+        ..Compare::default()
+    };
+    let text = preset.comparison(arguments.network.as_deref(), &arguments.data);
+    let mut plan = Plan::new(&compare, &text, Path::new(preset.name))?;
+    plan.adjust(keep_inner_weights)?;
+    plan.check_runs()?;
+    Ok(plan)
+}
+
+fn root(arguments: &Figures) -> PathBuf {
+    arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/figures"))
+}
+
+/// HWA keeps and judges inner weights, those of two cycles in the middle.
+fn keep_inner_weights(experiment: &mut Experiment, images: usize) -> Result<(), ExperimentError> {
+    if experiment.method != Method::Hwa {
+        return Ok(());
+    }
+    let plan = experiment.settings(images)?.plan;
+    let middle = plan.num_cycles() / 2 + 1;
+    experiment.checkpoints.inner_cycles = match middle {
+        0..=2 => vec![plan.num_cycles()],
+        _ => vec![middle - 1, middle],
+    };
+    let every = (plan.sync_period.get() / WITHIN_A_CYCLE).max(1);
+    experiment.checkpoints.inner_every = Some(Span::Steps(every));
+    experiment.evaluate.inner = true;
+    Ok(())
+}
+
+/// Trains what is missing and draws the figure.
+fn draw(
+    preset: &Preset,
+    plan: &Plan,
+    arguments: &Figures,
+    interrupt: &Interrupt,
+) -> Result<PathBuf, Failure> {
+    let voice = Voice::new(arguments.plain);
+    if !plan.jobs(true)?.is_empty() {
+        compare::train_missing(plan, arguments.cores, &voice, interrupt)?.all_done()?;
+    }
+    let folder = root(arguments).join(preset.name);
+    tell(format_args!("drawing {}", preset.name));
+    let cancelled = || interrupt.is_requested();
+    let drawing = Drawing {
+        runs: plan.trained(),
+        folder: &folder,
+        size: arguments.size,
+        images: arguments.images,
+        cancelled: &cancelled,
+    };
+    let mut parts = vec![Part::Text(preset.lesson.to_owned())];
+    parts.extend((preset.draw)(&drawing)?);
+    parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
+    let networks = drawing.networks().join(", ");
+    let lead = format!("{networks} on {}; {} of the paper", arguments.data, preset.name);
+    let sheet = Sheet { title: preset.title.to_owned(), lead, parts };
+    let page = sheet.page(PageOptions { files: true, ..PageOptions::default() });
+    pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
+    Ok(folder)
+}

@@ -1,0 +1,251 @@
+//! The figures of the paper: what they need, and what they teach.
+
+use hwa_report::Part;
+
+use super::curves;
+use super::drawing::Drawing;
+use super::surfaces;
+use crate::failure::Failure;
+
+/// A figure of the paper.
+pub(super) struct Preset {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// What it shows.
+    pub(super) title: &'static str,
+    /// What it teaches.
+    pub(super) lesson: &'static str,
+    /// The paper's networks.
+    pub(super) networks: &'static [&'static str],
+    /// What is trained, as entries of a comparison.
+    pub(super) methods: &'static [&'static str],
+    /// For so long.
+    pub(super) epochs: u64,
+    /// From these seeds.
+    pub(super) seeds: &'static [u64],
+    /// Draws it.
+    pub(super) draw: fn(&Drawing<'_>) -> Result<Vec<Part>, Failure>,
+}
+
+pub(super) const HWA: &str = "HWA";
+pub(super) const ONLINE: &str = "online";
+pub(super) const SWA: &str = "SWA, rate 0.05";
+pub(super) const COSINE: &str = "cosine";
+
+const HWA_RUN: &str = r#"{ label = "HWA", method = "hwa" }"#;
+const ONLINE_RUN: &str = r#"{ label = "online", method = "online" }"#;
+const COSINE_RUN: &str = r#"{ label = "cosine", method = "sgd" }"#;
+const SWA_RUNS: [&str; 3] = [
+    r#"{ label = "SWA, rate 0.05", method = "swa", swa.rate = 0.05 }"#,
+    r#"{ label = "SWA, rate 0.02", method = "swa", swa.rate = 0.02 }"#,
+    r#"{ label = "SWA, rate 0.01", method = "swa", swa.rate = 0.01 }"#,
+];
+const CONSTANT_RUNS: [&str; 2] = [
+    r#"{ label = "rate 0.1", method = "sgd", schedule.kind = "constant", optimizer.rate = 0.1 }"#,
+    r#"{ label = "rate 0.25", method = "sgd", schedule.kind = "constant", optimizer.rate = 0.25 }"#,
+];
+
+/// All of them, in the order of the paper.
+pub(super) const PRESETS: [Preset; 12] = [
+    Preset {
+        name: "swa-rate-sensitivity",
+        title: "Offline averaging depends on the rate of its second stage",
+        lesson: "The weights that are sampled at another constant rate lie elsewhere, and so does \
+                 their mean: SWA has to choose the rate well.",
+        networks: &["resnet56"],
+        methods: &SWA_RUNS,
+        epochs: 400,
+        seeds: &[1],
+        draw: curves::swa_rates,
+    },
+    Preset {
+        name: "online-offline-hwa",
+        title: "Online averaging, offline averaging and both",
+        lesson: "HWA needs no second stage: it is ahead from early on, and ends higher.",
+        networks: &["resnet56"],
+        methods: &[ONLINE_RUN, SWA_RUNS[0], HWA_RUN],
+        epochs: 400,
+        seeds: &[1],
+        draw: curves::online_offline_hwa,
+    },
+    Preset {
+        name: "constant-rate",
+        title: "SGD with a constant rate oscillates",
+        lesson: "After some epochs accuracy goes neither up nor down: the steps are too long for \
+                 where the weights are. A larger rate stops higher up.",
+        networks: &["resnet20"],
+        methods: &CONSTANT_RUNS,
+        epochs: 200,
+        seeds: &[1],
+        draw: curves::constant_rate,
+    },
+    Preset {
+        name: "online-projection",
+        title: "Two models and their average on the loss surface",
+        lesson: "Models that began at the same point end on different sides of the valley; their \
+                 average lies nearer to its floor.",
+        networks: &["resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: surfaces::online,
+    },
+    Preset {
+        name: "offline-projection",
+        title: "Outer weights and their average on the loss surface",
+        lesson: "What the online average does among models, the slide window does once more among \
+                 cycles.",
+        networks: &["resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: surfaces::offline,
+    },
+    Preset {
+        name: "inner-outer-hwa",
+        title: "Inner, outer and HWA weights",
+        lesson: "Each average is better than what it is the mean of, and gets there sooner; at the \
+                 end of the schedule the three meet.",
+        networks: &["resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: curves::inner_outer_hwa,
+    },
+    Preset {
+        name: "interpolation",
+        title: "On the line from an average to a model",
+        lesson: "Both lie in one valley. Where the loss on test images is lowest is not where that \
+                 on training images is: the average is on the flat side.",
+        networks: &["resnet20"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: surfaces::interpolation,
+    },
+    Preset {
+        name: "best-cycle",
+        title: "The last HWA weights are not always the best",
+        lesson: "Accuracy on training images goes on rising when that on others does not: a choice \
+                 by validation is worth something.",
+        networks: &["resnet110"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: curves::best_cycle,
+    },
+    Preset {
+        name: "restart",
+        title: "The average is a restart",
+        lesson: "At a synchronization the training loss falls at once; within the cycle that \
+                 follows it rises again.",
+        networks: &["resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: surfaces::restart,
+    },
+    Preset {
+        name: "convergence-condition",
+        title: "Why it rises: the convergence condition",
+        lesson: "A step is expected to lower the loss only while the noise of the batches, at the \
+                 left, is below what the gradient is worth, at the right. The average lowers the \
+                 right side at once.",
+        networks: &["resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: surfaces::condition,
+    },
+    Preset {
+        name: "window-boxplot",
+        title: "Windows of 20 and of 50 cycles",
+        lesson: "How long the window is matters little, less than the seed.",
+        networks: &["resnet20", "resnet32"],
+        methods: &[HWA_RUN],
+        epochs: 200,
+        seeds: &[1, 2, 3, 4, 5],
+        draw: curves::window_boxplot,
+    },
+    Preset {
+        name: "convergence",
+        title: "HWA converges faster",
+        lesson: "On training and on test images it is ahead of a single model from the first \
+                 epochs on.",
+        networks: &["vgg16_cifar", "mobilenet_v2_cifar", "resnet110"],
+        methods: &[COSINE_RUN, HWA_RUN],
+        epochs: 200,
+        seeds: &[1],
+        draw: curves::convergence,
+    },
+];
+
+/// The one of this name.
+pub(super) fn named(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// What is trained, as a comparison. One network can take the place of the paper's, and a data
+    /// set that of CIFAR-100.
+    pub(super) fn comparison(&self, network: Option<&str>, dataset: &str) -> String {
+        let networks: Vec<String> = match network {
+            Some(name) => vec![name.to_owned()],
+            None => self.networks.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let networks: Vec<String> = networks.iter().map(|name| entry(name)).collect();
+        let (methods, networks) = (self.methods.join(",\n    "), networks.join(", "));
+        let (epochs, seeds) = (self.epochs, self.seeds);
+        let (name, title, dataset) = (self.name, self.title, toml_text(dataset));
+        format!(
+            "name = \"{name}\"\ntitle = \"{title}\"\nseeds = {seeds:?}\n\
+             budgets = [\"per-model\"]\nmethods = [\n    {methods},\n]\nnetworks = [{networks}]\n\
+             datasets = [{dataset}]\n\n[experiment]\n\
+             optimizer = {{ rate = 0.1, momentum = 0.9, weight_decay = 5e-4, batch = 128 }}\n\
+             schedule = {{ epochs = {epochs} }}\n\
+             hwa = {{ num_models = 2, sync_period = \"epoch\", window_length = [20, 50] }}\n\
+             evaluate = {{ every = 1, train_images = 5000, test_curve = true }}\n"
+        )
+    }
+}
+
+/// A network with the paper's rate for it.
+fn entry(network: &str) -> String {
+    let name = toml_text(network);
+    match network {
+        "mobilenet_v2_cifar" => {
+            format!("{{ label = {name}, model.name = {name}, optimizer.rate = 0.05 }}")
+        }
+        _ => name,
+    }
+}
+
+fn toml_text(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_names_and_every_figure_teaches_something() {
+        for (index, preset) in PRESETS.iter().enumerate() {
+            assert!(preset.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+            assert!(PRESETS[..index].iter().all(|other| other.name != preset.name));
+            assert!(preset.lesson.ends_with('.') && !preset.networks.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_network_of_ones_own_takes_the_place_of_the_papers() {
+        let text = PRESETS[11].comparison(Some("resnet8"), "digits");
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["networks"].as_array().unwrap()[0].as_str(), Some("resnet8"));
+        assert_eq!(table["datasets"].as_array().unwrap()[0].as_str(), Some("digits"));
+        let text = PRESETS[11].comparison(None, "a \"quoted\" name");
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["networks"].as_array().unwrap().len(), 3);
+        assert_eq!(table["networks"][1]["optimizer"]["rate"].as_float(), Some(0.05));
+    }
+}

@@ -1,0 +1,214 @@
+//! Figures that are measured on the weights that runs have kept.
+
+use hwa_core::Weights;
+use hwa_report::{Axis, Chart, Figure, Lines, Part, Series, Tone};
+use hwa_store::InnerPosition;
+
+use super::drawing::{Drawing, Trained};
+use super::presets::HWA;
+use crate::arguments::Split;
+use crate::failure::Failure;
+use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
+use crate::shelf::{Name, Shelf};
+use crate::studied::Studied;
+
+/// Points on a line.
+const POINTS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(60);
+
+pub(super) fn online(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    each(drawing, "online-projection", &[Split::Train], |studied| {
+        let shelf = &studied.shelf;
+        let cycle = last_kept(shelf)?;
+        let [a, b] = [0, 1].map(|model| Name::Inner(cycle, model, None));
+        let (start, end) = (Name::Outer(Some(cycle - 1)), Name::Outer(Some(cycle)));
+        View::plane(shelf, [&a, &b, &start], &[end], (drawing.size, studied.seed))
+    })
+}
+
+pub(super) fn offline(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    each(drawing, "offline-projection", &[Split::Train], |studied| {
+        let shelf = &studied.shelf;
+        let cycle = last_kept(shelf)?;
+        let length = cycle.min(20);
+        let outer = |cycle| Name::Outer(Some(cycle));
+        let [a, b, c] = [cycle + 1 - length, cycle - length / 2, cycle].map(outer);
+        let hwa = Name::Hwa(Some(cycle), Some(length));
+        View::plane(shelf, [&a, &b, &c], &[hwa], (drawing.size, studied.seed))
+    })
+}
+
+pub(super) fn interpolation(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    each(drawing, "interpolation", &[Split::Train, Split::Test], |studied| {
+        let shelf = &studied.shelf;
+        let cycle = last_kept(shelf)?;
+        let (hwa, inner) = (Name::Hwa(Some(cycle), None), Name::Inner(cycle, 0, None));
+        let extent = Extent { from: -1.0, to: 2.0, count: POINTS };
+        View::line(shelf, [&hwa, &inner], extent)
+    })
+}
+
+pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+        let studied = run.studied()?;
+        let walks = walks(&studied)?;
+        parts.push(Part::Figure(inside(drawing, run, &studied, &walks)?));
+        let centre = &walks.meeting;
+        let ways: Vec<(String, Vec<Weights>)> = walks
+            .models
+            .iter()
+            .enumerate()
+            .map(|(model, walk)| {
+                let weights = walk.iter().map(|(_, weights)| weights.clone());
+                (format!("model {model}"), weights.collect())
+            })
+            .collect();
+        let view = View::of_ways((centre.0.clone(), &centre.1), &ways, drawing.size)?;
+        parts.extend(drawn(drawing, run, &studied, ("restart", view), &[Split::Train])?);
+    }
+    Ok(parts)
+}
+
+/// The ways of the models through two cycles.
+struct Walks {
+    /// For each model, steps and weights.
+    models: Vec<Vec<(u64, Weights)>>,
+    /// The average between the two cycles.
+    meeting: (String, Weights),
+}
+
+/// The weights of the two cycles whose inner weights are kept: the average that a cycle begins
+/// with, and what the models made of it.
+fn walks(studied: &Studied) -> Result<Walks, Failure> {
+    let shelf = &studied.shelf;
+    let kept = shelf.inner_positions()?;
+    let last = last_kept(shelf)?;
+    let models = kept.iter().map(|at| at.replica + 1).max().unwrap_or(0);
+    let mut walks = vec![Vec::new(); models];
+    for cycle in [last - 1, last] {
+        let start = shelf.get(&Name::Outer(Some(cycle - 1)))?;
+        for (model, walk) in walks.iter_mut().enumerate() {
+            let of_model = |at: &&InnerPosition| at.cycle == cycle && at.replica == model;
+            let steps: Vec<u64> = kept.iter().filter(of_model).map(|at| at.step).collect();
+            let begin = began(&kept, cycle, &steps);
+            walk.push((begin, start.clone()));
+            for step in steps {
+                walk.push((step, shelf.get(&Name::Inner(cycle, model, Some(step)))?));
+            }
+        }
+    }
+    let meeting = Name::Outer(Some(last - 1));
+    Ok(Walks { models: walks, meeting: (meeting.to_string(), shelf.get(&meeting)?) })
+}
+
+/// The step at which a cycle began: where the one before ended, if that was kept.
+fn began(kept: &[InnerPosition], cycle: usize, steps: &[u64]) -> u64 {
+    let before = kept.iter().filter(|at| at.cycle + 1 == cycle).map(|at| at.step).max();
+    let apart = match steps {
+        [first, second, ..] => second - first,
+        _ => 0,
+    };
+    before.unwrap_or_else(|| steps.first().map_or(0, |first| first.saturating_sub(apart)))
+}
+
+/// The training loss within the cycles.
+fn inside(
+    drawing: &Drawing<'_>,
+    run: &Trained,
+    studied: &Studied,
+    walks: &Walks,
+) -> Result<Figure, Failure> {
+    let mut named = Vec::new();
+    for (model, walk) in walks.models.iter().enumerate() {
+        for (number, (step, weights)) in walk.iter().enumerate() {
+            named.push((format!("model {model}, {number}, step {step}"), weights.clone()));
+        }
+    }
+    let folder = drawing.folder.join(drawing.named("restart-curve", &run.network));
+    let readings = measure_each(&named, &how(drawing, studied, &[Split::Train], &folder))?;
+    let mut losses = readings.iter().map(|reading| {
+        reading.splits.first().map_or(f64::NAN, |tally| tally.loss / tally.images as f64)
+    });
+    let series = walks.models.iter().enumerate().map(|(model, walk)| Series {
+        name: format!("model {model}"),
+        tone: Tone::Series([1, 5, 0, 3][model % 4]),
+        points: walk.iter().map(|(step, _)| *step as f64).zip(&mut losses).collect(),
+    });
+    let chart = Lines {
+        x: Axis::counting("step"),
+        y: Axis::measuring("cross entropy on training images"),
+        series: series.collect(),
+        marks: Vec::new(),
+    };
+    Ok(Figure {
+        name: drawing.named("restart-curve", &run.network),
+        title: drawing.titled("The training loss within two cycles", &run.network),
+        caption: "Each cycle begins with the average of the models; the fall between the cycles \
+                  is the synchronization. Statistics are re-estimated at each point."
+            .to_owned(),
+        chart: Chart::Lines(chart),
+    })
+}
+
+pub(super) fn condition(_drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    Ok(Vec::new())
+}
+
+/// The last cycle whose inner weights are kept, of two models at least and not the first.
+fn last_kept(shelf: &Shelf) -> Result<usize, Failure> {
+    let kept = shelf.inner_positions()?;
+    let cycle = kept.iter().rfind(|at| at.replica > 0 && at.cycle > 2).map(|at| at.cycle);
+    cycle.ok_or_else(|| Failure::usage("the run keeps no inner weights of two models"))
+}
+
+/// The same view of every network.
+fn each(
+    drawing: &Drawing<'_>,
+    name: &str,
+    splits: &[Split],
+    view: impl Fn(&Studied) -> Result<View, Failure>,
+) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+        let studied = run.studied()?;
+        let view = view(&studied)?;
+        parts.extend(drawn(drawing, run, &studied, (name, view), splits)?);
+    }
+    Ok(parts)
+}
+
+fn drawn(
+    drawing: &Drawing<'_>,
+    run: &Trained,
+    studied: &Studied,
+    (name, view): (&str, View),
+    splits: &[Split],
+) -> Result<Vec<Part>, Failure> {
+    let name = drawing.named(name, &run.network);
+    let folder = drawing.folder.join(&name);
+    let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
+    let mut parts = sheet(&landscape, "").parts;
+    for part in &mut parts {
+        if let Part::Figure(figure) = part {
+            figure.name = format!("{name}-{}", figure.name);
+            figure.title = drawing.titled(&figure.title, &run.network);
+        }
+    }
+    Ok(parts)
+}
+
+fn how<'a>(
+    drawing: &'a Drawing<'_>,
+    studied: &'a Studied,
+    splits: &'a [Split],
+    folder: &'a std::path::Path,
+) -> Measuring<'a> {
+    Measuring {
+        studied,
+        splits,
+        images: drawing.images,
+        threads: None,
+        folder,
+        cancelled: drawing.cancelled,
+    }
+}

@@ -8,6 +8,7 @@ use crate::output::tell;
 use hwa_data::DataError;
 use hwa_nn::NnError;
 use hwa_store::StoreError;
+use hwa_study::StudyError;
 use hwa_train::{ExperimentError, ReplicaError, TrainError};
 
 /// Why the command did not do what it was asked.
@@ -139,6 +140,12 @@ impl From<StoreError> for Failure {
             | StoreError::NotARun { .. } => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
         }
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        Self::Run(error.into())
     }
 }
 

@@ -43,6 +43,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Train(arguments) => commands::train::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Analyze(arguments) => commands::analyze::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

@@ -26,6 +26,15 @@ pub(crate) struct Studied {
     pub(crate) experiment: Option<Experiment>,
 }
 
+/// How training images are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Views {
+    /// As they are.
+    Plain,
+    /// Augmented, as in training.
+    Augmented,
+}
+
 impl Studied {
     pub(crate) fn new(subject: &StudyOf) -> Result<Self, Failure> {
         let missing = |what: &str| Failure::usage(format!("{what} is needed without --run"));
@@ -101,6 +110,25 @@ impl Studied {
         };
         let batches = EvaluationBatches::new(some, self.source.transform.clone(), self.batch);
         Ok(batches.collect::<Result<_, DataError>>()?)
+    }
+
+    /// Training images in random order, in batches of the training size: all of them, or the
+    /// batches that hold so many.
+    pub(crate) fn shuffled(
+        &self,
+        most: Option<NonZeroUsize>,
+        views: Views,
+    ) -> Result<Vec<Batch>, Failure> {
+        let transform = match views {
+            Views::Plain => self.source.transform.without_augmentation(),
+            Views::Augmented => self.source.transform.clone(),
+        };
+        let train = self.source.splits.train.clone();
+        let count = most.map_or(usize::MAX, |most| most.get().div_ceil(self.batch.get()));
+        let batches = RecalibrationBatches::new(train, transform, self.batch, self.seed);
+        // Of a batch whose images cannot be read nothing is left.
+        let some = batches.filter(|batch| !batch.as_ref().is_ok_and(Batch::is_empty)).take(count);
+        Ok(some.collect::<Result<_, DataError>>()?)
     }
 
     /// Training batches, augmented as in training, for batch-norm statistics.

@@ -1,0 +1,109 @@
+//! What was found, as figures and files.
+
+use std::path::PathBuf;
+
+use hwa_report::{Axis, Chart, Figure, Lines, Series, Tone};
+use hwa_store::write_atomically;
+use hwa_study::Gradients;
+
+use super::cycles::Place;
+use super::{Found, shown};
+use crate::failure::Failure;
+
+/// Writes tables and figures, and tells which files.
+pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = vec![
+        ("condition.csv".to_owned(), shown::condition_csv(found)),
+        ("angles.csv".to_owned(), shown::angles_csv(found)),
+    ];
+    for figure in figures(found) {
+        let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
+        files.push((format!("{}.svg", figure.name), svg));
+        files.push((format!("{}.csv", figure.name), figure.to_csv()));
+    }
+    let mut paths = Vec::new();
+    for (name, text) in files {
+        let path = found.folder.join(name);
+        write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// The figures, for files and for a page.
+fn figures(found: &Found) -> Vec<Figure> {
+    vec![sides(found), risks(found)]
+}
+
+/// Both sides of the condition.
+fn sides(found: &Found) -> Figure {
+    let side = |name: &str, word: &str, tone, of: fn(&Place, &Gradients) -> f64| Series {
+        name: format!("{name}, {}", place_name(word)),
+        tone: Tone::Series(tone),
+        points: by_cycle(found, word, of),
+    };
+    let left = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).left;
+    let right = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).right;
+    // A colour and its neighbour for each place.
+    let pairs = [("start", 5, 2), ("end", 1, 4), ("average", 0, 3)];
+    let series = pairs.iter().flat_map(|(word, dark, light)| {
+        [side("left", word, *dark, left), side("right", word, *light, right)]
+    });
+    lines(
+        "sides",
+        "Both sides of the convergence condition",
+        "Left is (L/2) times the noise of a mini-batch, right is (1/rate - L/2) times the squared \
+         norm of the full gradient. Where left is above right, a step of SGD is expected to raise \
+         the training loss. A right side below zero is not drawn.",
+        Axis::measuring("side").logarithmic(),
+        series.collect(),
+    )
+}
+
+/// The training loss where a cycle starts, where its models end and of their average.
+fn risks(found: &Found) -> Figure {
+    let series = [("start", 5), ("end", 1), ("average", 0)].map(|(word, tone)| Series {
+        name: place_name(word).to_owned(),
+        tone: Tone::Series(tone),
+        points: by_cycle(found, word, |_, gradients| gradients.risk),
+    });
+    lines(
+        "risks",
+        "Training loss within cycles",
+        "The risk R on training images where a cycle starts, of its models at its end (their \
+         mean), and of their average.",
+        Axis::measuring("cross entropy").logarithmic(),
+        series.into(),
+    )
+}
+
+fn lines(name: &str, title: &str, caption: &str, y: Axis, mut series: Vec<Series>) -> Figure {
+    series.retain(|series| !series.points.is_empty());
+    Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        chart: Chart::Lines(Lines { x: Axis::counting("cycle"), y, series, marks: Vec::new() }),
+    }
+}
+
+fn place_name(word: &str) -> &'static str {
+    match word {
+        "start" => "start of the cycle",
+        "end" => "models at its end",
+        _ => "their average",
+    }
+}
+
+/// A value by cycle at some place; the mean over models where there are several.
+fn by_cycle(found: &Found, word: &str, of: fn(&Place, &Gradients) -> f64) -> Vec<(f64, f64)> {
+    let mut points: Vec<(usize, Vec<f64>)> = Vec::new();
+    for (place, gradients) in found.points.iter().filter(|(p, _)| p.position.word() == word) {
+        match points.last_mut().filter(|(cycle, _)| *cycle == place.cycle) {
+            Some((_, values)) => values.push(of(place, gradients)),
+            None => points.push((place.cycle, vec![of(place, gradients)])),
+        }
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    points.iter().map(|(cycle, values)| (*cycle as f64, mean(values))).collect()
+}

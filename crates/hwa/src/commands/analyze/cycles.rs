@@ -137,8 +137,7 @@ impl Stock {
         match (before, number) {
             (Some(_), _) => {}
             (None, 1) => chosen.notes.push(
-                "cycle 1: its start, the initial weights, is not kept; neither are angles from \
-                 there"
+                "cycle 1: its start, the initial weights, is not kept: no angles are seen from it"
                     .to_owned(),
             ),
             (None, _) => chosen.notes.push(format!(

@@ -10,6 +10,9 @@ use super::cycles::Place;
 use super::{Found, shown};
 use crate::failure::Failure;
 
+/// The places of a cycle, each with a colour and its neighbour.
+const PLACES: [(&str, usize, usize); 3] = [("start", 5, 2), ("end", 1, 4), ("average", 0, 3)];
+
 /// Writes tables and figures, and tells which files.
 pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![
@@ -32,22 +35,20 @@ pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
 
 /// The figures, for files and for a page.
 fn figures(found: &Found) -> Vec<Figure> {
-    vec![sides(found), risks(found)]
+    vec![sides(found), ratio(found), risks(found)]
 }
 
 /// Both sides of the condition.
 fn sides(found: &Found) -> Figure {
-    let side = |name: &str, word: &str, tone, of: fn(&Place, &Gradients) -> f64| Series {
+    let side = |name: &str, word: &str, tone, of: &dyn Fn(&Place, &Gradients) -> f64| Series {
         name: format!("{name}, {}", place_name(word)),
         tone: Tone::Series(tone),
         points: by_cycle(found, word, of),
     };
     let left = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).left;
     let right = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).right;
-    // A colour and its neighbour for each place.
-    let pairs = [("start", 5, 2), ("end", 1, 4), ("average", 0, 3)];
-    let series = pairs.iter().flat_map(|(word, dark, light)| {
-        [side("left", word, *dark, left), side("right", word, *light, right)]
+    let series = PLACES.iter().flat_map(|(word, dark, light)| {
+        [side("left", word, *dark, &left), side("right", word, *light, &right)]
     });
     lines(
         "sides",
@@ -60,12 +61,43 @@ fn sides(found: &Found) -> Figure {
     )
 }
 
+/// How far the left side is above the right one.
+fn ratio(found: &Found) -> Figure {
+    let plain = |place: &Place, gradients: &Gradients| {
+        let condition = gradients.condition(place.rate);
+        condition.left / condition.right
+    };
+    let lasting = |place: &Place, gradients: &Gradients| {
+        let condition = gradients.condition(found.lasting(place.rate));
+        condition.left / condition.right
+    };
+    let series = PLACES.iter().flat_map(|(word, dark, light)| {
+        let one = |name: String, tone, of: &dyn Fn(&Place, &Gradients) -> f64| Series {
+            name,
+            tone: Tone::Series(tone),
+            points: by_cycle(found, word, of),
+        };
+        let name = place_name(word);
+        let momentum = format!("{name}, with momentum");
+        [one(name.to_owned(), *dark, &plain), one(momentum, *light, &lasting)]
+    });
+    lines(
+        "ratio",
+        "The left side over the right side",
+        "Above 1 the condition does not hold: a step is expected to raise the training loss. With \
+         momentum, the rate is rate / (1 - momentum), what a gradient moves the weights by in the \
+         end. Where the right side is not above zero, nothing is drawn.",
+        Axis::measuring("left / right").logarithmic(),
+        series.collect(),
+    )
+}
+
 /// The training loss where a cycle starts, where its models end and of their average.
 fn risks(found: &Found) -> Figure {
-    let series = [("start", 5), ("end", 1), ("average", 0)].map(|(word, tone)| Series {
+    let series = PLACES.map(|(word, tone, _)| Series {
         name: place_name(word).to_owned(),
         tone: Tone::Series(tone),
-        points: by_cycle(found, word, |_, gradients| gradients.risk),
+        points: by_cycle(found, word, &|_, gradients| gradients.risk),
     });
     lines(
         "risks",
@@ -96,7 +128,7 @@ fn place_name(word: &str) -> &'static str {
 }
 
 /// A value by cycle at some place; the mean over models where there are several.
-fn by_cycle(found: &Found, word: &str, of: fn(&Place, &Gradients) -> f64) -> Vec<(f64, f64)> {
+fn by_cycle(found: &Found, word: &str, of: &dyn Fn(&Place, &Gradients) -> f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(usize, Vec<f64>)> = Vec::new();
     for (place, gradients) in found.points.iter().filter(|(p, _)| p.position.word() == word) {
         match points.last_mut().filter(|(cycle, _)| *cycle == place.cycle) {

@@ -42,7 +42,7 @@ impl Place {
 
 impl Found {
     /// The rate of a step with the momentum that it will get in later steps.
-    fn lasting(&self, rate: f64) -> f64 {
+    pub(crate) fn lasting(&self, rate: f64) -> f64 {
         rate / (1.0 - self.momentum)
     }
 }
@@ -52,7 +52,8 @@ pub(crate) fn text(found: &Found) -> String {
     let mut text = aligned(&conditions(found));
     let _ = writeln!(text, "\n{}", legend(found));
     if !found.angles.is_empty() {
-        let _ = write!(text, "\n{}", aligned(&pairs(found, short)));
+        let pairs = aligned(&pairs(found, short));
+        let _ = write!(text, "\n{pairs}\ncosine: of their ways from the start of the cycle");
     }
     text.trim_end().to_owned()
 }
@@ -99,7 +100,7 @@ fn legend(found: &Found) -> String {
 
 /// Distances and cosines, pair by pair, with numbers as they are to be written.
 pub(crate) fn pairs(found: &Found, number: fn(f64) -> String) -> Vec<Vec<String>> {
-    let head = ["cycle", "from", "to", "distance", "cosine of their ways from the start"];
+    let head = ["cycle", "from", "to", "distance", "cosine"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (view, angles) in &found.angles {
         let mut row = |from: &dyn ToString, to: &dyn ToString, distance, cosine: Option<f64>| {

@@ -25,7 +25,9 @@ fn hwa(arguments: &[&str]) -> Command {
 fn train(run: &Path, sets: &[&str]) {
     let mut command = hwa(&["train", "--plain", "--out"]);
     command.arg(run);
-    SHORT.iter().chain(sets).for_each(|set| drop(command.args(["--set", set])));
+    for set in SHORT.iter().chain(sets) {
+        command.args(["--set", set]);
+    }
     succeeded(&command.output().unwrap());
 }
 

@@ -74,6 +74,19 @@ impl Direction {
         Self { tensors }
     }
 
+    /// A gradient as a direction. What it does not name does not move.
+    pub(crate) fn along(gradient: &Weights) -> Self {
+        let tensors = parameters(gradient).map(|(name, t)| (name.to_owned(), t.values().to_f64()));
+        Self { tensors: tensors.collect() }
+    }
+
+    /// Nowhere.
+    pub(crate) fn zero(like: &Weights) -> Self {
+        let zeros = |tensor: &Tensor| vec![0.0; tensor.values().len()];
+        let tensors = parameters(like).map(|(name, tensor)| (name.to_owned(), zeros(tensor)));
+        Self { tensors: tensors.collect() }
+    }
+
     /// Its Euclidean length.
     pub fn norm(&self) -> f64 {
         self.dot(self).sqrt()

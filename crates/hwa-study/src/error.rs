@@ -21,6 +21,23 @@ pub enum StudyError {
         /// How many there are.
         found: usize,
     },
+    /// One batch does not tell how batches differ.
+    #[error(
+        "{found} batches of images tell no noise of gradients, expected at least 2, none empty"
+    )]
+    TooFewBatches {
+        /// How many there are.
+        found: usize,
+    },
+    /// Steps of no length lead nowhere.
+    #[error("the learning rate is {found}, expected a number above 0")]
+    Rate {
+        /// The rate.
+        found: f64,
+    },
+    /// Weights that have diverged have no gradient.
+    #[error("the loss or its gradient is not finite at these weights")]
+    NotFinite,
     /// A model could not be built, loaded or run.
     #[error(transparent)]
     Replica(#[from] ReplicaError),

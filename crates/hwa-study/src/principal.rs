@@ -27,6 +27,10 @@ pub fn principal(centre: &Weights, weights: &[Weights]) -> Result<Principal, Stu
         .map(|weights| Direction::between(centre, weights))
         .collect::<Result<_, _>>()?;
     let few = || StudyError::TooFew { found: weights.len() + 1 };
+    if ways.len() < 2 {
+        // The eigenvectors of an empty matrix are not asked for: nalgebra panics.
+        return Err(few());
+    }
     let gram = DMatrix::from_fn(ways.len(), ways.len(), |i, j| match i <= j {
         true => ways[i].dot(&ways[j]),
         false => 0.0,

@@ -124,12 +124,6 @@ impl From<DataError> for Failure {
     }
 }
 
-impl From<StudyError> for Failure {
-    fn from(error: StudyError) -> Self {
-        Self::Run(error.into())
-    }
-}
-
 impl From<ReplicaError> for Failure {
     fn from(error: ReplicaError) -> Self {
         Self::Run(error.into())
@@ -146,6 +140,12 @@ impl From<StoreError> for Failure {
             | StoreError::NotARun { .. } => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
         }
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        Self::Run(error.into())
     }
 }
 

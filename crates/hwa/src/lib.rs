@@ -27,7 +27,7 @@
 //! | [`data`] | data sets, splits, loaders |
 //! | [`nn`] | networks and replicas over Burn |
 //! | [`report`] | figures of a run |
-//! | [`study`] | lines and planes on the loss surface |
+//! | [`study`] | lines and planes on the loss surface, the convergence condition |
 //! | [`train`] | the algorithm, its judge, its state, its events |
 
 pub use hwa_core as core;

@@ -47,6 +47,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Figures(arguments) => commands::figures::run(&arguments),
         Command::Landscape(command) => commands::landscape::run(&command),
+        Command::Analyze(arguments) => commands::analyze::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

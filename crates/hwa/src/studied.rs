@@ -16,7 +16,9 @@ use crate::shelf::Shelf;
 /// A network, its images and where its weights are.
 pub(crate) struct Studied {
     pub(crate) spec: ModelSpec,
-    convolution: Convolution,
+    pub(crate) convolution: Convolution,
+    /// The data set's name.
+    pub(crate) data: String,
     pub(crate) source: Source,
     /// The seed that images are drawn with.
     pub(crate) seed: u64,
@@ -24,6 +26,15 @@ pub(crate) struct Studied {
     pub(crate) shelf: Shelf,
     /// The experiment of the run, if it is one.
     pub(crate) experiment: Option<Experiment>,
+}
+
+/// How training images are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Views {
+    /// As they are.
+    Plain,
+    /// Augmented, as in training.
+    Augmented,
 }
 
 impl Studied {
@@ -62,7 +73,7 @@ impl Studied {
         let source = hwa_data::open(&data, dir.as_deref(), &options)?;
         let shelf = Shelf::new(subject.run.clone(), spec, task(&source));
         let batch = subject.batch.unwrap_or(batch);
-        Ok(Self { spec, convolution, source, seed, batch, shelf, experiment })
+        Ok(Self { spec, convolution, data, source, seed, batch, shelf, experiment })
     }
 
     /// What the network is for.
@@ -103,11 +114,22 @@ impl Studied {
         Ok(batches.collect::<Result<_, DataError>>()?)
     }
 
-    /// Training batches, augmented as in training, for batch-norm statistics.
-    pub(crate) fn statistics(&self, most: NonZeroUsize) -> Result<Vec<Batch>, Failure> {
-        let (train, transform) = (self.source.splits.train.clone(), self.source.transform.clone());
+    /// Training images in random order, in batches of the training size: all of them, or the
+    /// batches that hold so many.
+    pub(crate) fn shuffled(
+        &self,
+        most: Option<NonZeroUsize>,
+        views: Views,
+    ) -> Result<Vec<Batch>, Failure> {
+        let transform = match views {
+            Views::Plain => self.source.transform.without_augmentation(),
+            Views::Augmented => self.source.transform.clone(),
+        };
+        let train = self.source.splits.train.clone();
+        let count = most.map_or(usize::MAX, |most| most.get().div_ceil(self.batch.get()));
         let batches = RecalibrationBatches::new(train, transform, self.batch, self.seed);
-        let count = most.get().div_ceil(self.batch.get());
-        Ok(batches.take(count).collect::<Result<_, DataError>>()?)
+        // Of a batch whose images cannot be read nothing is left.
+        let some = batches.filter(|batch| !batch.as_ref().is_ok_and(Batch::is_empty)).take(count);
+        Ok(some.collect::<Result<_, DataError>>()?)
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use study::{Figures, LandscapeCommand, LandscapeOptions, StudyOf};
+pub(crate) use study::{Analyze, Figures, Images, LandscapeCommand, LandscapeOptions, StudyOf};
 
 /// Hierarchical weight averaging: K models in parallel, averaged every H steps,
 /// and a slide window over the averages.
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     /// Draw loss and accuracy around weights: on lines and planes
     #[command(subcommand)]
     Landscape(LandscapeCommand),
+    /// Measure a run's gradients: the convergence condition, and where its weights lie
+    Analyze(Analyze),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights

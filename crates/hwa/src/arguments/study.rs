@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
@@ -230,4 +231,65 @@ pub(crate) struct Figures {
     /// Plain lines instead of progress bars
     #[arg(long)]
     pub(crate) plain: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hwa train --set \"checkpoints.inner_cycles=[10, 30, 60]\"
+  hwa analyze --run runs/digits-hwa                    the cycles whose inner weights are kept
+  hwa analyze --run runs/digits-hwa --cycles 10,60 --images all --json
+
+A step of SGD is expected to lower the training loss R if
+  (L/2) E|g - ∇R|² <= (1/rate - L/2) |∇R|²
+with the gradient g of a mini-batch, ∇R of all training images, and the Lipschitz constant L of
+∇R along the step. Both sides are measured where a cycle starts (outer:E-1), for each model at
+its end (inner:E:K) and for their average (outer:E). Every point takes a pass over the images,
+and one for each of --steps. Points that are measured are kept in points.jsonl: Ctrl-C loses
+only the one under way. What the figures mean: docs/analyze.md in the repository.")]
+pub(crate) struct Analyze {
+    #[command(flatten)]
+    pub(crate) subject: StudyOf,
+    /// Cycles, such as 10,30,60; by default those whose inner weights are kept
+    #[arg(long, value_name = "CYCLES", value_delimiter = ',')]
+    pub(crate) cycles: Vec<usize>,
+    /// Training images to take gradients on, or all of them; in whole batches
+    #[arg(long, value_name = "N|all", default_value = "5000")]
+    pub(crate) images: Images,
+    /// Steps along which the Lipschitz constant is measured; the mean counts
+    #[arg(long, default_value = "3")]
+    pub(crate) steps: NonZeroUsize,
+    /// Augment images as in training; by default they are as they are
+    #[arg(long)]
+    pub(crate) augment: bool,
+    /// Where tables and figures go; by default analysis/ in the run
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Plain lines instead of progress bars
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Print JSON: points with both sides of the condition, angles, files
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How many images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Images {
+    /// All that there are.
+    All,
+    /// At most so many.
+    Most(NonZeroUsize),
+}
+
+impl FromStr for Images {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.parse().map(NonZeroUsize::new)) {
+            ("all", _) | (_, Ok(None)) => Ok(Self::All),
+            (_, Ok(Some(most))) => Ok(Self::Most(most)),
+            (_, Err(_)) => Err("expected a number of images, or all".to_owned()),
+        }
+    }
 }

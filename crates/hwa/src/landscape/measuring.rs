@@ -16,7 +16,7 @@ use crate::arguments::Split;
 use crate::counting::Counting;
 use crate::failure::Failure;
 use crate::output::tell;
-use crate::studied::Studied;
+use crate::studied::{Studied, Views};
 
 /// The relative standard error at which re-estimation of statistics stops.
 const TOLERANCE: f64 = 0.01;
@@ -85,7 +85,7 @@ fn all(
     let mut notebook = Notebook::open(how.folder, &identity, total)?;
     let missing: Vec<usize> = (0..total).filter(|i| notebook.readings[*i].is_none()).collect();
     if !missing.is_empty() {
-        let statistics = how.studied.statistics(how.images)?;
+        let statistics = how.studied.shuffled(Some(how.images), Views::Augmented)?;
         let mut splits: Vec<Vec<Batch>> = Vec::new();
         for split in how.splits {
             splits.push(how.studied.images(*split, Some(how.images))?);
@@ -150,6 +150,9 @@ fn what(how: &Measuring<'_>) -> Value {
     json!({
         "version": 1,
         "network": studied.spec.to_string(),
+        "convolution": studied.convolution,
+        "data": studied.data,
+        "arithmetic": hwa_nn::arithmetic(),
         "batch": studied.batch,
         "images": how.images,
         "splits": splits.map(|split| split.word()).collect::<Vec<_>>(),

@@ -1,19 +1,24 @@
 //! Figures that are measured on the weights that runs have kept.
 
+use std::num::NonZeroUsize;
+
 use hwa_core::Weights;
 use hwa_report::{Axis, Chart, Figure, Lines, Part, Series, Tone};
 use hwa_store::InnerPosition;
 
 use super::drawing::{Drawing, Trained};
 use super::presets::HWA;
-use crate::arguments::Split;
+use crate::arguments::{Analyze, Images, Split, StudyOf};
+use crate::commands::analyze;
 use crate::failure::Failure;
 use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
 use crate::shelf::{Name, Shelf};
 use crate::studied::Studied;
 
 /// Points on a line.
-const POINTS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(60);
+const POINTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(60);
+/// Steps that a Lipschitz constant is measured along.
+const STEPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
 
 pub(super) fn online(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     each(drawing, "online-projection", &[Split::Train], |studied| {
@@ -150,8 +155,30 @@ fn inside(
     })
 }
 
-pub(super) fn condition(_drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    Ok(Vec::new())
+pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+        let arguments = Analyze {
+            subject: StudyOf { run: Some(run.dir.clone()), ..StudyOf::default() },
+            cycles: Vec::new(),
+            images: Images::Most(drawing.images),
+            steps: STEPS,
+            augment: false,
+            out: None,
+            plain: true,
+            json: false,
+        };
+        let folder = drawing.folder.join(drawing.named("condition", &run.network));
+        let mut found = analyze::condition(&arguments, folder, drawing.cancelled)?;
+        for part in &mut found {
+            if let Part::Figure(figure) = part {
+                figure.name = drawing.named(&format!("condition-{}", figure.name), &run.network);
+                figure.title = drawing.titled(&figure.title, &run.network);
+            }
+        }
+        parts.extend(found);
+    }
+    Ok(parts)
 }
 
 /// The last cycle whose inner weights are kept, of two models at least and not the first.

@@ -1,0 +1,280 @@
+//! The convergence condition where everything is known: parabolas.
+//!
+//! An image is a pair (a, c), its loss is a (w - c)² / 2. So R is a parabola with L = mean of a,
+//! the gradient of a batch is the mean of a (w - c), and what is estimated from a sample can be
+//! averaged over all samples there are.
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+
+use hwa_core::{Tensor, Weights};
+use hwa_data::{Batch, DataError, ImageShape, Position};
+use hwa_study::{Gradients, Probe, StudyError};
+use hwa_train::{Recalibration, Replica, ReplicaError, RunningStatistics, State, StepStats, Tally};
+use proptest::prelude::*;
+
+type Image = (f32, f32);
+
+struct Parabola {
+    w: f32,
+}
+
+fn at(w: f32) -> Weights {
+    let mut weights = Weights::new();
+    weights.insert("w", Tensor::parameter(vec![1], vec![w]).unwrap()).unwrap();
+    weights
+}
+
+fn refused<T>() -> Result<T, ReplicaError> {
+    Err(ReplicaError::Framework { operation: "this", reason: "a probe does not ask it".to_owned() })
+}
+
+impl Replica for Parabola {
+    fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
+        self.w = weights.require("w")?.as_f32().unwrap()[0];
+        Ok(())
+    }
+
+    fn gradient(
+        &mut self,
+        batch: &Batch,
+        _at: Position,
+        statistics: RunningStatistics,
+    ) -> Result<(StepStats, Weights), ReplicaError> {
+        assert_eq!(statistics, RunningStatistics::Keep, "a look changes nothing");
+        let images = || batch.images.chunks(2).map(|image| (image[0], self.w - image[1]));
+        let count = batch.len() as f64;
+        let loss = images().map(|(a, far)| f64::from(a * far * far / 2.0)).sum::<f64>() / count;
+        let pull = images().map(|(a, far)| f64::from(a) * f64::from(far)).sum::<f64>() / count;
+        Ok((StepStats { loss }, at(pull as f32)))
+    }
+
+    fn weights(&self) -> Result<Weights, ReplicaError> {
+        refused()
+    }
+    fn descend(&mut self, _: &Weights, _: f64) -> Result<(), ReplicaError> {
+        refused()
+    }
+    fn momentum(&self) -> Result<Weights, ReplicaError> {
+        refused()
+    }
+    fn load_momentum(&mut self, _: &Weights) -> Result<(), ReplicaError> {
+        refused()
+    }
+    fn recalibrate(
+        &mut self,
+        _: &mut dyn Iterator<Item = Result<Batch, DataError>>,
+        _: f64,
+    ) -> Result<Recalibration, ReplicaError> {
+        refused()
+    }
+    fn evaluate(&mut self, _: &Batch) -> Result<Tally, ReplicaError> {
+        refused()
+    }
+    fn state(&self) -> Result<State, ReplicaError> {
+        refused()
+    }
+    fn restore(&mut self, _: &State) -> Result<(), ReplicaError> {
+        refused()
+    }
+}
+
+fn batches(images: &[Image], size: usize) -> Vec<Batch> {
+    let shape = ImageShape { height: 1, width: 2, channels: 1 };
+    let batch = |images: &[Image]| Batch {
+        images: images.iter().flat_map(|(a, c)| [*a, *c]).collect(),
+        labels: vec![0; images.len()],
+        shape,
+    };
+    images.chunks(size).map(batch).collect()
+}
+
+const RATE: f64 = 0.1;
+
+fn measure(images: &[Image], size: usize, population: usize, w: f32) -> Gradients {
+    let batches = batches(images, size);
+    let steps = NonZeroUsize::new(2).unwrap();
+    let probe = Probe { batches: &batches, population, rate: RATE, steps, seed: 1 };
+    let mut asked = 0;
+    let mut watch = || {
+        asked += 1;
+        ControlFlow::Continue(())
+    };
+    let measured = probe.measure(&mut Parabola { w: 9.0 }, &at(w), &mut watch).unwrap().unwrap();
+    assert!(asked <= probe.gradients(), "{asked}");
+    measured
+}
+
+/// The derivative of R, and R, over some images.
+fn risk(images: &[Image], w: f64) -> (f64, f64) {
+    let count = images.len() as f64;
+    let of = |(a, c): &Image| (f64::from(*a), w - f64::from(*c));
+    let slope = images.iter().map(of).map(|(a, far)| a * far).sum::<f64>() / count;
+    let value = images.iter().map(of).map(|(a, far)| a * far * far / 2.0).sum::<f64>() / count;
+    (slope, value)
+}
+
+/// All ways to put the numbers below `count` in order.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![vec![]];
+    }
+    let shorter = orders(count - 1);
+    let insert = |order: &Vec<usize>, place| {
+        let mut order = order.clone();
+        order.insert(place, count - 1);
+        order
+    };
+    shorter.iter().flat_map(|order| (0..count).map(move |place| insert(order, place))).collect()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-5 * (1.0 + a.abs().max(b.abs()))
+}
+
+const IMAGES: [Image; 6] =
+    [(1.0, 0.0), (2.0, 1.0), (0.5, -3.0), (3.0, 2.0), (1.5, 0.5), (1.0, 4.0)];
+
+/// The noise of a batch of two of six images, over all of them that there are.
+fn noise(images: &[Image], w: f64) -> f64 {
+    let (whole, _) = risk(images, w);
+    let pairs: Vec<f64> = (0..images.len())
+        .flat_map(|i| (0..i).map(move |j| (i, j)))
+        .map(|(i, j)| (risk(&[images[i], images[j]], w).0 - whole).powi(2))
+        .collect();
+    pairs.iter().sum::<f64>() / pairs.len() as f64
+}
+
+#[test]
+fn with_all_images_risk_norm_and_lipschitz_constant_are_exact() {
+    let measured = measure(&IMAGES, 2, 6, 2.0);
+    // 1·2, 2·1, 0.5·5, 3·0, 1.5·1.5, 1·-2: their mean is 6.75 / 6; L is the mean of a, 1.5.
+    let (slope, value) = risk(&IMAGES, 2.0);
+    assert!(near(slope, 1.125));
+    assert!(near(measured.squared_norm, 1.125 * 1.125), "nothing is corrected");
+    assert!(near(measured.risk, value));
+    assert!((measured.lipschitz - 1.5).abs() < 1e-4, "{}", measured.lipschitz);
+    assert_eq!((measured.images, measured.batch, measured.steps), (6, 2, 2));
+    // The batches' gradients are 2, 1.25 and 0.125: their mean squared distance to 1.125.
+    let by_hand = (0.875f64.powi(2) + 0.125f64.powi(2) + 1.0) / 3.0;
+    assert!(near(measured.noise, by_hand), "{}", measured.noise);
+}
+
+#[test]
+fn over_all_orders_of_the_images_noise_has_no_bias() {
+    let orders = orders(6);
+    let in_order = |order: &Vec<usize>| order.iter().map(|i| IMAGES[*i]).collect::<Vec<_>>();
+    let (slope, _) = risk(&IMAGES, 2.0);
+    // All six images, and samples of four.
+    for (sample, size) in [(6, 2), (4, 2)] {
+        let (mut square, mut spread) = (0.0, 0.0);
+        for order in &orders {
+            let measured = measure(&in_order(order)[..sample], size, 6, 2.0);
+            square += measured.squared_norm / orders.len() as f64;
+            spread += measured.noise / orders.len() as f64;
+        }
+        assert!(near(spread, noise(&IMAGES, 2.0)), "{sample}: {spread}");
+        assert!(near(square, slope * slope), "{sample}: {square}, not {}", slope * slope);
+    }
+}
+
+#[test]
+fn a_smaller_last_batch_counts_by_its_images() {
+    // Six images as 4 + 2: by all orders the noise of a batch of four.
+    let orders = orders(6);
+    let mut spread = 0.0;
+    for order in &orders {
+        let images: Vec<Image> = order.iter().map(|i| IMAGES[*i]).collect();
+        let measured = measure(&images, 4, 6, 2.0);
+        assert!(near(measured.squared_norm, 1.125 * 1.125), "the full gradient is that of all");
+        assert_eq!((measured.batch, measured.steps), (4, 1), "steps are those of full batches");
+        spread += measured.noise / orders.len() as f64;
+    }
+    // A batch of four is off by half of what the other two are off by: ((6 - 4) / 4)².
+    assert!(near(spread, noise(&IMAGES, 2.0) / 4.0), "{spread}");
+}
+
+#[test]
+fn equal_images_have_no_noise() {
+    let measured = measure(&[(2.0, 1.0); 8], 2, 8, 3.0);
+    assert!(measured.noise.abs() < 1e-12 && near(measured.squared_norm, 16.0));
+    let condition = measured.condition(RATE);
+    assert!(condition.left.abs() < 1e-9 && near(condition.right, 9.0 * 16.0) && condition.holds());
+    // At the bottom nothing moves, and there is nothing to gain or to lose.
+    let bottom = measure(&[(2.0, 1.0); 8], 2, 8, 1.0);
+    assert_eq!((bottom.lipschitz, bottom.steps), (0.0, 0));
+}
+
+#[test]
+fn the_work_can_be_ended() {
+    let batches = batches(&IMAGES, 2);
+    let steps = NonZeroUsize::new(2).unwrap();
+    let probe = Probe { batches: &batches, population: 6, rate: RATE, steps, seed: 1 };
+    for last in 0..probe.gradients() {
+        let mut left = last;
+        let mut watch = || match left.checked_sub(1) {
+            Some(less) => {
+                left = less;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        let ended = probe.measure(&mut Parabola { w: 0.0 }, &at(2.0), &mut watch).unwrap();
+        assert_eq!(ended, None, "after {last}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_says_why() {
+    let batches = batches(&IMAGES, 2);
+    let steps = NonZeroUsize::MIN;
+    let probe = Probe { batches: &batches, population: 6, rate: RATE, steps, seed: 1 };
+    let error = |probe: Probe<'_>, w: f32| {
+        let mut watch = || ControlFlow::Continue(());
+        probe.measure(&mut Parabola { w: 0.0 }, &at(w), &mut watch).unwrap_err()
+    };
+    let one = Probe { batches: &batches[..1], ..probe };
+    assert!(matches!(error(one, 2.0), StudyError::TooFewBatches { found: 1 }));
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(error(Probe { rate, ..probe }, 2.0), StudyError::Rate { .. }), "{rate}");
+    }
+    for w in [f32::NAN, f32::INFINITY] {
+        assert!(matches!(error(probe, w), StudyError::NotFinite), "{w}");
+    }
+}
+
+proptest! {
+    /// On a parabola the bound is an equality: the condition tells the sign of the expected
+    /// change of the risk, and η² times the difference of its sides is that change.
+    #[test]
+    fn the_condition_predicts_what_a_step_does_to_the_risk(
+        images in proptest::collection::vec((0.1f32..2.0, -2.0f32..2.0), 6),
+        w in -3.0f32..3.0,
+        rate in 0.01..3.0,
+    ) {
+        // The noise of all pairs, in place of that of three: the mean over all partitions.
+        let all: Vec<Gradients> = orders(6)
+            .iter()
+            .map(|order| order.iter().map(|i| images[*i]).collect::<Vec<_>>())
+            .map(|images| measure(&images, 2, 6, w))
+            .collect();
+        let mean = all.iter().map(|m| m.noise).sum::<f64>() / all.len() as f64;
+        let measured = Gradients { noise: mean, ..all[0] };
+        let condition = measured.condition(rate);
+        let here = risk(&images, f64::from(w)).1;
+        let mut change = 0.0;
+        for i in 0..6 {
+            for j in 0..i {
+                let slope = risk(&[images[i], images[j]], f64::from(w)).0;
+                change += (risk(&images, f64::from(w) - rate * slope).1 - here) / 15.0;
+            }
+        }
+        let predicted = rate * rate * (condition.left - condition.right);
+        let size = rate * rate * (condition.left.abs() + condition.right.abs());
+        prop_assert!((predicted - change).abs() <= 2e-3 * size + 1e-6, "{} {}", predicted, change);
+        if change.abs() > 4e-3 * size + 2e-6 {
+            prop_assert_eq!(condition.holds(), change < 0.0);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What was measured before: `points.jsonl`, a line for each point with what was asked.
+//!
+//! The file is replaced as a whole after every point, so that an interrupt at any moment leaves
+//! one that can be read. Points that were asked for otherwise stay in it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use hwa_core::Weights;
+use hwa_store::{read_to_string, write_atomically};
+use hwa_study::Gradients;
+use hwa_train::Convolution;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::output::tell;
+
+/// Everything that a measurement depends on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// The name of the weights.
+    pub(crate) weights: String,
+    /// What is in them, see [`content`].
+    pub(crate) content: String,
+    pub(crate) network: String,
+    pub(crate) convolution: Convolution,
+    /// The data set and how its images are seen, wherever it lies.
+    pub(crate) data: serde_json::Value,
+    /// The training images that there are.
+    pub(crate) population: usize,
+    /// Those that are looked at.
+    pub(crate) images: usize,
+    pub(crate) batch: NonZeroUsize,
+    pub(crate) augmented: bool,
+    pub(crate) rate: f64,
+    pub(crate) steps: NonZeroUsize,
+    pub(crate) seed: u64,
+    /// The instructions that computed it.
+    pub(crate) arithmetic: String,
+}
+
+/// A line of the file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Line {
+    asked: Asked,
+    found: Gradients,
+}
+
+/// What was measured before, and since.
+pub(crate) struct Kept {
+    path: PathBuf,
+    lines: Vec<Line>,
+}
+
+impl Kept {
+    /// Reads what is in a folder. Lines that are none of ours are dropped, and that is told.
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join("points.jsonl");
+        let text = if path.exists() { read_to_string(&path)? } else { String::new() };
+        let (mut lines, mut strange) = (Vec::new(), 0);
+        for line in text.lines() {
+            match serde_json::from_str(line) {
+                Ok(line) => lines.push(line),
+                Err(_) => strange += 1,
+            }
+        }
+        if strange > 0 {
+            let place = path.display();
+            tell(format_args!("{place}: {strange} lines cannot be read and are measured again"));
+        }
+        Ok(Self { path, lines })
+    }
+
+    /// What was found when this was asked.
+    pub(crate) fn find(&self, asked: &Asked) -> Option<Gradients> {
+        self.lines.iter().find(|line| line.asked == *asked).map(|line| line.found)
+    }
+
+    /// Keeps what was found.
+    pub(crate) fn add(&mut self, asked: Asked, found: Gradients) -> Result<(), Failure> {
+        self.lines.push(Line { asked, found });
+        let lines: Vec<String> =
+            self.lines.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        let write = |file: &mut dyn std::io::Write| {
+            lines.iter().try_for_each(|line| writeln!(file, "{line}"))
+        };
+        Ok(write_atomically(&self.path, write)?)
+    }
+
+    /// What to do after an interrupt.
+    pub(crate) fn advice(&self) -> String {
+        let (count, path) = (self.lines.len(), self.path.display());
+        format!("{count} points are in {path}, and the same command goes on from there")
+    }
+}
+
+/// A number that tells weights apart, by names and values. Should it change with the compiler,
+/// points are measured again.
+pub(crate) fn content(weights: &Weights) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (name, tensor) in weights.iter() {
+        (name, tensor.shape()).hash(&mut hasher);
+        tensor.values().to_f64().iter().for_each(|value| value.to_bits().hash(&mut hasher));
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_core::Tensor;
+
+    use super::*;
+
+    fn weights(values: [f32; 2]) -> Weights {
+        let mut weights = Weights::new();
+        weights.insert("w", Tensor::parameter(vec![2], values.to_vec()).unwrap()).unwrap();
+        weights
+    }
+
+    fn asked(rate: f64) -> Asked {
+        Asked {
+            weights: "outer:1".to_owned(),
+            content: content(&weights([1.0, 2.0])),
+            network: "resnet8".to_owned(),
+            convolution: Convolution::Winograd,
+            data: serde_json::json!({ "dataset": "digits" }),
+            population: 100,
+            images: 40,
+            batch: NonZeroUsize::MIN,
+            augmented: false,
+            rate,
+            steps: NonZeroUsize::MIN,
+            seed: 1,
+            arithmetic: "avx2".to_owned(),
+        }
+    }
+
+    #[test]
+    fn weights_are_told_apart_by_every_value_and_its_place() {
+        let all = [[1.0, 2.0], [2.0, 1.0], [-1.0, -2.0], [1.0, 2.0000002]].map(weights);
+        let mut numbers = all.map(|weights| content(&weights)).to_vec();
+        numbers.sort();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 4);
+        assert_eq!(content(&weights([1.0, 2.0])), content(&weights([1.0, 2.0])));
+    }
+
+    #[test]
+    fn what_was_asked_exactly_so_is_found_again_and_a_torn_line_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = Gradients {
+            risk: 0.1,
+            squared_norm: 1.0 / 3.0,
+            noise: 0.2,
+            lipschitz: 7.0,
+            images: 40,
+            batch: 20,
+            steps: 1,
+        };
+        let mut kept = Kept::open(folder.path()).unwrap();
+        kept.add(asked(0.1), found).unwrap();
+        kept.add(asked(1.0 / 3.0), Gradients { risk: 0.2, ..found }).unwrap();
+        let kept = Kept::open(folder.path()).unwrap();
+        assert_eq!(kept.find(&asked(0.1)), Some(found));
+        assert_eq!(kept.find(&asked(1.0 / 3.0)).unwrap().risk, 0.2);
+        assert_eq!(kept.find(&asked(0.3)), None);
+        let path = folder.path().join("points.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 9]).unwrap();
+        let torn = Kept::open(folder.path()).unwrap();
+        assert_eq!(torn.find(&asked(0.1)), Some(found));
+        assert_eq!(torn.find(&asked(1.0 / 3.0)), None);
+    }
+}

@@ -1,10 +1,13 @@
 //! `hwa analyze` on a run of a second.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use command::{failed, hwa, json, succeeded, text};
 use serde_json::Value;
 
 /// 4 cycles of 8 steps on 160 digits.
@@ -16,43 +19,12 @@ const SHORT: [&str; 5] = [
     "evaluate.every=4",
 ];
 
-fn hwa(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
 fn train(run: &Path, sets: &[&str]) {
-    let mut command = hwa(&["train", "--plain", "--out"]);
-    command.arg(run);
-    for set in SHORT.iter().chain(sets) {
-        command.args(["--set", set]);
-    }
-    succeeded(&command.output().unwrap());
+    command::train(run, &[&SHORT, sets].concat());
 }
 
 fn analyze(run: &Path, arguments: &[&str]) -> Output {
     hwa(&["analyze", "--run"]).arg(run).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_str(succeeded(output).trim()).unwrap()
-}
-
-fn failed(output: &Output, code: i32, expected: &str) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{message}");
-    assert!(message.contains(expected), "{message}");
-    assert!(!message.contains("panicked at"), "{message}");
 }
 
 fn number(point: &Value, key: &str) -> f64 {
@@ -144,7 +116,7 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     }
     assert!(table.contains("160 of 160 training images, mini-batches of 20, L over 3 steps"));
     assert!(table.contains("cosine: of their ways from the start of the cycle"), "{table}");
-    assert!(table.trim_end().ends_with(&run.join("analysis").display().to_string()), "{table}");
+    assert!(table.trim_end().ends_with(&run.join("analysis/index.html").display().to_string()), "{table}");
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! `hwa landscape` and `hwa figures` on runs of a second.
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
+mod command;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use command::{failed, hwa, json, succeeded, text, train};
+use serde_json::Value;
+
+/// 4 cycles of 8 steps on 160 digits.
+const SHORT: [&str; 6] = [
+    "data.train_examples=160",
+    "optimizer.batch=20",
+    "schedule.epochs=4",
+    "hwa.window_length=2",
+    "evaluate.every=4",
+    "checkpoints.inner_cycles=[2, 3]",
+];
+
+fn landscape(kind: &str, run: &Path, arguments: &[&str]) -> Output {
+    let mut command = hwa(&["landscape", kind]);
+    command.arg("--run").arg(run).args(["--images", "160"]).args(arguments);
+    command.output().unwrap()
+}
+
+fn mark<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let marks = found["marks"].as_array().unwrap();
+    marks.iter().find(|mark| mark["name"] == name).unwrap_or_else(|| panic!("{name}: {found}"))
+}
+
+fn loss(mark: &Value, kind: &str) -> f64 {
+    let split = &mark[kind]["splits"][0];
+    split["loss"].as_f64().unwrap() / split["images"].as_f64().unwrap()
+}
+
+#[test]
+fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let found = json(&landscape("line", &run, &["--points", "7", "--json"]));
+    assert_eq!(found["splits"], serde_json::json!(["train", "test"]));
+    // best.safetensors has statistics that were re-estimated on the same images.
+    let evaluated = hwa(&["evaluate", "--split", "train", "--json", "--run"]).arg(&run).output();
+    let evaluated = json(&evaluated.unwrap());
+    let best = mark(&found, "best");
+    let expected = evaluated["loss"].as_f64().unwrap();
+    assert!((loss(best, "own") - expected).abs() < 1e-7 * expected, "{best} {evaluated}");
+    assert_eq!(best["own"]["splits"][0]["images"], 160);
+    assert_eq!((&best["at"][0], &mark(&found, "inner:3:0")["at"][0]), (&0.0.into(), &1.0.into()));
+
+    let line = run.join("landscape/line-best-inner_3_0");
+    let csv = fs::read_to_string(line.join("loss.csv")).unwrap();
+    // Seven points of two splits, two rings, a head; the points at 0 and 1 are the weights.
+    assert_eq!(csv.lines().count(), 7 * 2 + 2 + 1, "{csv}");
+    assert!(csv.contains(&format!("train,0,{}", loss(best, "own"))), "{csv}");
+    let page = fs::read_to_string(line.join("index.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("inner:3:0"));
+}
+
+#[test]
+fn an_interrupted_plane_goes_on_and_threads_change_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let plane = |out: &str, threads: &str| {
+        let out = folder.path().join(out);
+        let arguments = ["--size", "4", "--threads", threads, "-o", out.to_str().unwrap()];
+        let output = landscape("plane", &run, &arguments);
+        succeeded(&output);
+        (fs::read_to_string(out.join("train-loss.csv")).unwrap(), text(&output.stderr))
+    };
+    let (one, _) = plane("one", "1");
+    let (two, _) = plane("two", "2");
+    assert_eq!(one, two);
+    // A kill in the middle of a line: what is whole is kept.
+    let points = folder.path().join("two/points.jsonl");
+    let whole = fs::read_to_string(&points).unwrap();
+    assert_eq!(whole.lines().count(), 1 + 16 + 2 * 4);
+    fs::write(&points, &whole[..whole.len() / 2]).unwrap();
+    let (again, told) = plane("two", "2");
+    assert_eq!(again, one);
+    assert!(told.contains("points were measured before"), "{told}");
+    // Nothing is left to do.
+    let before = fs::metadata(&points).unwrap().len();
+    let (again, told) = plane("two", "2");
+    assert_eq!((again, told.as_str()), (one, ""));
+    assert_eq!(fs::metadata(&points).unwrap().len(), before);
+    // Other points are not mixed with these.
+    let out = folder.path().join("two");
+    let other = landscape("plane", &run, &["--size", "5", "-o", out.to_str().unwrap()]);
+    failed(&other, 2, "is of another landscape: `columns` is 4 there, expected 5");
+}
+
+#[test]
+fn models_with_where_they_came_from_span_a_plane_that_holds_their_average() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let found = json(&landscape("plane", &run, &["--size", "2", "--mark", "best", "--json"]));
+    let names: Vec<&str> =
+        found["marks"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["inner:3:0", "inner:3:1", "outer:2", "best", "outer:3"]);
+    let (average, first) = (mark(&found, "outer:3"), mark(&found, "inner:3:1"));
+    assert!(
+        (average["at"][0].as_f64().unwrap() * 2.0 - first["at"][0].as_f64().unwrap()).abs() < 1e-4
+    );
+    assert!(average["distance"].as_f64().unwrap() < 1e-4, "{average}");
+    assert!((loss(average, "own") - loss(average, "projected")).abs() < 1e-4);
+    // The best is elsewhere, and its projection is worth something else.
+    assert!(mark(&found, "best")["distance"].as_f64().unwrap() > 0.01);
+
+    // The models and their average alone lie on a line.
+    let weights = ["inner:3:0", "inner:3:1", "outer:3", "--size", "2"];
+    let output = landscape("plane", &run, &weights);
+    let shown = succeeded(&output);
+    assert!(text(&output.stderr).contains("lie on a line"), "{}", text(&output.stderr));
+    assert!(shown.contains("outer:3"), "{shown}");
+}
+
+#[test]
+fn random_and_principal_directions_show_the_way_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let output = landscape("pca", &run, &["--size", "3"]);
+    succeeded(&output);
+    assert!(text(&output.stderr).contains("of 4 outer weights"), "{}", text(&output.stderr));
+    succeeded(&landscape("random", &run, &["--size", "3", "--reach", "0.5"]));
+    for name in ["pca-outer", "random-best"] {
+        let csv = run.join("landscape").join(name).join("train-loss.csv");
+        let csv = fs::read_to_string(csv).unwrap();
+        let on_the_way = csv.lines().filter(|line| line.contains("cycle 1 to 4")).count();
+        assert_eq!(on_the_way, 4, "{name}: {csv}");
+    }
+}
+
+#[test]
+fn weights_of_files_need_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let file = |cycle| run.join(format!("checkpoints/outer-00000{cycle}.safetensors"));
+    let out = folder.path().join("line");
+    let mut command = hwa(&["landscape", "line", "--model", "resnet8", "--data", "digits"]);
+    command.args(["--images", "64", "--points", "3", "--split", "validation", "-o"]).arg(&out);
+    succeeded(&command.arg(file(1)).arg(file(4)).output().unwrap());
+    assert!(out.join("index.html").is_file());
+}
+
+#[test]
+fn what_cannot_be_drawn_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &SHORT);
+    let line = |arguments: &[&str]| landscape("line", &run, arguments);
+    failed(&line(&["best", "outer:9"]), 2, "has no outer:9: it keeps cycles 1 to 4");
+    failed(&line(&["best", "inner:1:0"]), 2, "has no inner:1:0: it keeps cycles 2 to 3");
+    failed(&line(&["best", "inner:2:7"]), 2, "has no inner:2:7");
+    failed(&line(&["best", "best"]), 2, "the weights are equal");
+    failed(&line(&["best", "outer:x"]), 2, "expected best, outer, outer:CYCLE");
+    failed(&line(&["best"]), 2, "2 values required");
+    failed(&line(&["best", "nowhere.pt"]), 1, "nowhere.pt");
+    failed(&line(&["--from", "2", "--to", "1"]), 2, "expected from < to");
+    failed(&landscape("random", &run, &["--reach", "0"]), 2, "expected more than 0");
+    let nowhere = folder.path().join("nowhere");
+    failed(&landscape("pca", &nowhere, &[]), 2, "is not a run directory");
+    failed(&hwa(&["landscape", "line", "--model", "resnet8"]).output().unwrap(), 2, "--data");
+}
+
+fn figures(out: &Path, arguments: &[&str]) -> Output {
+    let mut command = hwa(&["figures", "--data", "digits", "--network", "resnet8", "--plain"]);
+    command.args(["--size", "3", "--images", "64", "--out"]).arg(out).args(arguments);
+    for set in [
+        "data.train_examples=160",
+        "optimizer.batch=20",
+        "schedule.epochs=6",
+        "hwa.window_length=[1, 2]",
+        "evaluate.train_images=60",
+    ] {
+        command.args(["--set", set]);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn every_figure_of_the_paper_is_drawn_from_runs_that_are_trained_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = succeeded(&hwa(&["figures", "--list"]).output().unwrap());
+    let names: Vec<&str> =
+        listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(names.len(), 12);
+    let dry = succeeded(&figures(folder.path(), &["all", "--dry-run"]));
+    assert!(dry.contains("5 of 5 runs to train"), "{dry}");
+
+    let output = figures(folder.path(), &["all", "--seeds", "1,2"]);
+    let pages = succeeded(&output);
+    assert_eq!(pages.lines().count(), 12, "{pages}");
+    for name in names {
+        let page = fs::read_to_string(folder.path().join(name).join("index.html")).unwrap();
+        assert!(page.contains("<svg"), "{name}");
+        let drawn = fs::read_dir(folder.path().join(name)).unwrap().flatten();
+        let csv =
+            drawn.map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "csv"));
+        for csv in csv {
+            let data = fs::read_to_string(&csv).unwrap();
+            assert!(data.lines().count() > 1, "{}: {data}", csv.display());
+        }
+    }
+    // Three of SWA, online and HWA; two constant rates, HWA from two seeds, a cosine.
+    assert_eq!(text(&output.stderr).matches("began: ").count(), 10, "{}", text(&output.stderr));
+    let again = figures(folder.path(), &["restart", "convergence", "--seeds", "1,2"]);
+    succeeded(&again);
+    assert!(!text(&again.stderr).contains("began"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn a_figure_that_there_is_not_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = figures(folder.path(), &["figure7"]);
+    failed(&output, 2, "\"figure7\" is no figure; expected all, swa-rate-sensitivity");
+    failed(&hwa(&["figures"]).output().unwrap(), 2, "FIGURE");
+    let scaled = figures(folder.path(), &["restart", "--scale", "2"]);
+    failed(&scaled, 2, "--scale must be above 0 and at most 1, found 2");
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is left behind");
+}

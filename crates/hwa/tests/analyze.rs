@@ -116,7 +116,10 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     }
     assert!(table.contains("160 of 160 training images, mini-batches of 20, L over 3 steps"));
     assert!(table.contains("cosine: of their ways from the start of the cycle"), "{table}");
-    assert!(table.trim_end().ends_with(&run.join("analysis/index.html").display().to_string()), "{table}");
+    assert!(
+        table.trim_end().ends_with(&run.join("analysis/index.html").display().to_string()),
+        "{table}"
+    );
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! `hwa report`, the page that training leaves, and both in a real browser.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use command::{hwa, succeeded, text};
 
 /// A training of a second: 6 cycles of 8 steps on 160 digits.
 const SHORT: [&str; 5] = [
@@ -17,12 +21,6 @@ const SHORT: [&str; 5] = [
     "evaluate.every=1",
 ];
 
-fn hwa(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
 fn train(run: &Path, sets: &[&str]) -> Command {
     let mut command = hwa(&["train", "--plain", "--out"]);
     command.arg(run);
@@ -30,15 +28,6 @@ fn train(run: &Path, sets: &[&str]) -> Command {
         command.args(["--set", set]);
     }
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
 }
 
 /// That it is XML: every element that is opened is closed, in order.
@@ -273,6 +262,37 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_narrow_screen() {
         assert_eq!(found["back"], back, "{found}");
         assert!(found["wide"].as_u64().unwrap() <= 360, "nothing sticks out: {found}");
     }
+}
+
+#[test]
+#[ignore = "needs chromium: cargo test -p hwa --test report -- --ignored"]
+fn a_browser_draws_the_surface_of_a_landscape_and_turns_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&train(&run, &[]).output().unwrap());
+    let mut plane = hwa(&["landscape", "plane", "--size", "5", "--images", "40", "--run"]);
+    succeeded(&plane.arg(&run).arg("-o").arg(run.join("plane")).output().unwrap());
+    let measure = "<script>onload = () => { const f = document.querySelector('iframe'); \
+        const d = f.contentDocument; const c = d.querySelector('.surface canvas'); \
+        const seen = () => c.toDataURL(); const before = seen(); \
+        c.dispatchEvent(new f.contentWindow.KeyboardEvent('keydown', { key: 'ArrowLeft', \
+        bubbles: true })); \
+        setTimeout(() => { const blank = d.createElement('canvas'); blank.width = c.width; \
+        blank.height = c.height; document.title = JSON.stringify({ \
+        drawn: before !== blank.toDataURL(), turned: before !== seen(), \
+        wide: d.documentElement.scrollWidth, canvases: d.querySelectorAll('canvas').length }); \
+        }, 500); }</script>";
+    let frame =
+        format!("{measure}<iframe src=\"plane/index.html\" width=\"360\" height=\"700\"></iframe>");
+    fs::write(run.join("frame.html"), frame).unwrap();
+    let address = format!("file://{}", run.join("frame.html").display());
+    let (dom, complaints) = browsed(&address, 5, &["--allow-file-access-from-files"]);
+    assert_eq!(complaints, "");
+    let title = dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
+    let found: serde_json::Value = serde_json::from_str(title).unwrap();
+    assert_eq!((&found["drawn"], &found["turned"]), (&true.into(), &true.into()), "{found}");
+    assert_eq!(found["canvases"], 2, "one for the loss, one for the accuracy: {found}");
+    assert!(found["wide"].as_u64().unwrap() <= 360, "nothing sticks out: {found}");
 }
 
 #[test]

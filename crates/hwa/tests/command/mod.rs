@@ -1,4 +1,5 @@
 //! Running the command in tests.
+#![allow(dead_code)] // not every test needs all of it
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

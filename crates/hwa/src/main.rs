@@ -58,6 +58,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Recalibrate(arguments)) => {
             commands::bench::recalibrate(&arguments)
         }
+        Command::Bench(BenchCommand::Landscape(arguments)) => {
+            commands::bench::landscape(&arguments)
+        }
         Command::Bench(BenchCommand::Loader(arguments)) => commands::bench::loader(&arguments),
     }
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use study::{Analyze, Figures, Images, LandscapeCommand, LandscapeOptions, StudyOf};
+pub(crate) use study::{
+    Analyze, BenchLandscape, Figures, Images, LandscapeCommand, LandscapeOptions, StudyOf,
+};
 
 /// Hierarchical weight averaging: K models in parallel, averaged every H steps,
 /// and a slide window over the averages.
@@ -363,6 +365,8 @@ pub(crate) enum BenchCommand {
     Step(BenchStep),
     /// Images per second of re-estimated batch-norm statistics, on made-up images
     Recalibrate(BenchRecalibrate),
+    /// What a point of a landscape costs beyond its forward passes, on made-up images
+    Landscape(BenchLandscape),
     /// Images per second of loading and augmentation, and what they cost a training step
     Loader(BenchLoader),
 }

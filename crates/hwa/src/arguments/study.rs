@@ -293,3 +293,34 @@ impl FromStr for Images {
         }
     }
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  hwa bench landscape --model resnet20 --points 25 --json")]
+pub(crate) struct BenchLandscape {
+    /// The network
+    #[arg(long, default_value = "resnet20")]
+    pub(crate) model: String,
+    /// Points of a plane
+    #[arg(long, default_value = "10")]
+    pub(crate) points: NonZeroUsize,
+    /// Images that each is evaluated on, and as many for statistics
+    #[arg(long, default_value = "2560")]
+    pub(crate) images: NonZeroUsize,
+    /// Images per batch
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Classes
+    #[arg(long, default_value = "100")]
+    pub(crate) classes: NonZeroUsize,
+    /// Threads; by default one per core
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Times that both are measured, in turn; the median counts
+    #[arg(long, default_value = "3")]
+    pub(crate) rounds: NonZeroUsize,
+    /// Print JSON: landscape_seconds, forward_seconds, ratio, images_per_second
+    #[arg(long)]
+    pub(crate) json: bool,
+}

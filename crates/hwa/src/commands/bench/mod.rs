@@ -1,5 +1,6 @@
 //! `hwa bench`: how fast it is here.
 
+mod landscape;
 mod loader;
 mod made_up;
 mod recalibrate;
@@ -10,6 +11,7 @@ use std::num::NonZeroUsize;
 use hwa_data::ImageShape;
 use hwa_nn::{ModelSpec, Task};
 
+pub(crate) use landscape::run as landscape;
 pub(crate) use loader::run as loader;
 pub(crate) use recalibrate::run as recalibrate;
 pub(crate) use step::run as step;

@@ -160,7 +160,11 @@ impl Shelf {
         let store = self.store(name)?;
         let cycles = store.outer_cycles()?;
         let spec = self.window_spec(name, length)?;
-        let last = cycle.or_else(|| cycles.last().copied()).unwrap_or_default();
+        let newest = cycles.last().copied().unwrap_or_default();
+        let last = cycle.unwrap_or(newest);
+        if last > newest {
+            return Err(self.not_there(name, &kept(&cycles)));
+        }
         let members = (spec.oldest(last)..=last).filter(|c| c.is_multiple_of(spec.stride.get()));
         let members: Vec<usize> = members.collect();
         if members.is_empty() || !members.iter().all(|member| cycles.contains(member)) {

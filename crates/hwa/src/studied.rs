@@ -13,6 +13,9 @@ use crate::failure::Failure;
 use crate::opened::{precision, stored_experiment, task};
 use crate::shelf::Shelf;
 
+/// What images may take in memory.
+const MOST_MEMORY: usize = 16 << 30;
+
 /// A network, its images and where its weights are.
 pub(crate) struct Studied {
     pub(crate) spec: ModelSpec,
@@ -94,6 +97,18 @@ impl Studied {
         Ok(Box::new(replica.with_precision(precision(self.convolution))))
     }
 
+    /// That so many images can be kept.
+    fn ensure_room(&self, images: usize) -> Result<(), Failure> {
+        let bytes = images.saturating_mul(self.source.shape.len()).saturating_mul(4);
+        if bytes <= MOST_MEMORY {
+            return Ok(());
+        }
+        let (found, most) = (bytes >> 30, MOST_MEMORY >> 30);
+        Err(Failure::usage(format!(
+            "--images: {images} images take {found} GiB of memory, expected at most {most}"
+        )))
+    }
+
     /// Images of a split, at most so many: then each class has its share.
     pub(crate) fn images(
         &self,
@@ -106,6 +121,7 @@ impl Studied {
             Split::Validation => &splits.validation,
             Split::Test => &splits.test,
         };
+        self.ensure_room(most.map_or(subset.len(), NonZeroUsize::get).min(subset.len()))?;
         let some = match most.filter(|most| most.get() < subset.len()) {
             Some(most) => subset.hold_out(most.get(), self.seed, Part::Train)?.0,
             None => subset.clone(),
@@ -126,6 +142,7 @@ impl Studied {
             Views::Augmented => self.source.transform.clone(),
         };
         let train = self.source.splits.train.clone();
+        self.ensure_room(most.map_or(train.len(), NonZeroUsize::get).min(train.len()))?;
         let count = most.map_or(usize::MAX, |most| most.get().div_ceil(self.batch.get()));
         let batches = RecalibrationBatches::new(train, transform, self.batch, self.seed);
         // Of a batch whose images cannot be read nothing is left.

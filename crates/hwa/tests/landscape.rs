@@ -160,6 +160,8 @@ fn what_cannot_be_drawn_says_why() {
     failed(&line(&["best", "outer:9"]), 2, "has no outer:9: it keeps cycles 1 to 4");
     failed(&line(&["best", "inner:1:0"]), 2, "has no inner:1:0: it keeps cycles 2 to 3");
     failed(&line(&["best", "inner:2:7"]), 2, "has no inner:2:7");
+    failed(&line(&["best", "hwa:18446744073709551615"]), 2, "has no hwa:18446744073709551615");
+    failed(&line(&["best", "hwa:0"]), 2, "has no hwa:0");
     failed(&line(&["best", "best"]), 2, "the weights are equal");
     failed(&line(&["best", "outer:x"]), 2, "expected best, outer, outer:CYCLE");
     failed(&line(&["best"]), 2, "2 values required");

@@ -72,6 +72,9 @@ pub(crate) struct LandscapeOptions {
     /// Where figures, data and page go; by default a folder in landscape/ of the run
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Plain lines instead of progress bars
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// End with one JSON object on standard output
     #[arg(long)]
     pub(crate) json: bool,

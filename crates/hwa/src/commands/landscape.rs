@@ -10,6 +10,7 @@ use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
 use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table};
+use crate::left_out::LeftOut;
 use crate::output::{give, tell};
 use crate::pages;
 use crate::shelf::{Name, Shelf};
@@ -65,9 +66,11 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
         images: options.images,
         threads: options.subject.threads,
         folder: &folder,
+        plain: options.plain,
         cancelled: &cancelled,
     };
     let landscape = measure(view, &how)?;
+    LeftOut::of(&studied.source).tell();
     let page = sheet(&landscape, &landscape.view.title);
     let page = page.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
@@ -121,11 +124,11 @@ fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Ve
     let cycles = shelf.outer_cycles()?;
     let mut marks = marks.to_vec();
     let inner = shelf.inner_positions()?;
-    let second = inner.iter().rfind(|at| at.replica == 1 && cycles.contains(&(at.cycle - 1)));
-    if let Some(at) = second {
-        let cycle = at.cycle;
+    let both = inner.iter().rev().filter(|at| at.replica == 1);
+    let starts = both.filter_map(|at| Some((at.cycle, at.cycle.checked_sub(1)?)));
+    if let Some((cycle, start)) = starts.into_iter().find(|(_, start)| cycles.contains(start)) {
         marks.push(Name::Outer(Some(cycle)));
-        let start = Name::Outer(Some(cycle - 1));
+        let start = Name::Outer(Some(start));
         return Ok((vec![Name::Inner(cycle, 0, None), Name::Inner(cycle, 1, None), start], marks));
     }
     let (Some(first), Some(last)) = (cycles.get(cycles.len() / 2), cycles.last()) else {

@@ -32,6 +32,8 @@ pub(crate) struct Measuring<'a> {
     pub(crate) threads: Option<NonZeroUsize>,
     /// Where readings are kept.
     pub(crate) folder: &'a Path,
+    /// Whether lines take the place of a bar.
+    pub(crate) plain: bool,
     /// Asked before every batch; true ends the work.
     pub(crate) cancelled: &'a (dyn Fn() -> bool + Sync),
 }
@@ -99,7 +101,7 @@ fn all(
             threads: threads.unwrap_or(NonZeroUsize::MIN),
             cancelled: how.cancelled,
         };
-        let mut progress = Progress::new(total - missing.len(), total);
+        let mut progress = Progress::new(total - missing.len(), total, how.plain);
         survey.measure(&missing, weights, |point, reading| {
             notebook.add(point, reading)?;
             progress.one_more();
@@ -175,7 +177,7 @@ fn digest(weights: &Weights) -> u32 {
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
 struct Progress {
-    bar: Counting,
+    bar: Option<Counting>,
     before: usize,
     done: usize,
     total: usize,
@@ -184,9 +186,9 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(before: usize, total: usize) -> Self {
+    fn new(before: usize, total: usize, plain: bool) -> Self {
         let now = Instant::now();
-        let bar = Counting::new("points");
+        let bar = Some(Counting::new("points")).filter(|bar| !plain && bar.is_shown());
         if before > 0 {
             tell(format_args!("{before} of {total} points were measured before"));
         }
@@ -195,8 +197,9 @@ impl Progress {
 
     fn one_more(&mut self) {
         self.done += 1;
-        self.bar.show(self.done as u64, Some(self.total as u64));
-        if !self.bar.is_shown() && self.told.elapsed() >= PAUSE {
+        if let Some(bar) = &self.bar {
+            bar.show(self.done as u64, Some(self.total as u64));
+        } else if self.told.elapsed() >= PAUSE {
             self.told = Instant::now();
             let each = self.began.elapsed().as_secs_f64() / (self.done - self.before) as f64;
             let left = each * (self.total - self.done) as f64;

@@ -34,9 +34,6 @@ use kept::{Asked, Kept};
 /// Asked before every batch; true ends the work.
 type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What images may take in memory.
-const MOST_MEMORY: usize = 16 << 30;
-
 /// What there is to show.
 struct Found {
     /// Where the files go.
@@ -123,13 +120,6 @@ fn batches(arguments: &Analyze, studied: &Studied) -> Result<Vec<Batch>, Failure
         Images::Most(most) => Some(most),
     };
     let images = most.map_or(train, NonZeroUsize::get).min(train);
-    let bytes = images.saturating_mul(studied.source.shape.len()).saturating_mul(4);
-    if bytes > MOST_MEMORY {
-        let (found, most) = (bytes >> 30, MOST_MEMORY >> 30);
-        return Err(Failure::usage(format!(
-            "--images: {images} images take {found} GiB of memory, expected at most {most}"
-        )));
-    }
     let views = if arguments.augment { Views::Augmented } else { Views::Plain };
     let batches = studied.shuffled(most, views)?;
     match batches.len() {

@@ -133,6 +133,7 @@ fn draw(
         folder: &folder,
         size: arguments.size,
         images: arguments.images,
+        plain: arguments.plain,
         cancelled: &cancelled,
     };
     let mut parts = vec![Part::Text(preset.lesson.to_owned())];

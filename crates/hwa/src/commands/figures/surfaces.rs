@@ -165,7 +165,7 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             steps: STEPS,
             augment: false,
             out: None,
-            plain: true,
+            plain: drawing.plain,
             json: false,
         };
         let folder = drawing.folder.join(drawing.named("condition", &run.network));
@@ -236,6 +236,7 @@ fn how<'a>(
         images: drawing.images,
         threads: None,
         folder,
+        plain: drawing.plain,
         cancelled: drawing.cancelled,
     }
 }

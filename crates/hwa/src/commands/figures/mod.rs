@@ -136,7 +136,7 @@ fn draw(
         plain: arguments.plain,
         cancelled: &cancelled,
     };
-    let mut parts = vec![Part::Text(preset.lesson.to_owned())];
+    let mut parts = vec![Part::Text(format!("In the paper: {}", preset.lesson))];
     parts.extend((preset.draw)(&drawing)?);
     parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
     let networks = drawing.networks().join(", ");

@@ -50,8 +50,9 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "swa-rate-sensitivity",
         title: "Offline averaging depends on the rate of its second stage",
-        lesson: "The weights that are sampled at another constant rate lie elsewhere, and so does \
-                 their mean: SWA has to choose the rate well.",
+        lesson: "the rate decides where the sampled weights lie, and so where their mean \
+                 does: accuracy of offline averaging varies a lot with the rate of its \
+                 second stage.",
         networks: &["resnet56"],
         methods: &SWA_RUNS,
         epochs: 400,
@@ -61,7 +62,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "online-offline-hwa",
         title: "Online averaging, offline averaging and both",
-        lesson: "HWA needs no second stage: it is ahead from early on, and ends higher.",
+        lesson: "HWA needs no second stage; it converges faster than either average alone, \
+                 and ends higher.",
         networks: &["resnet56"],
         methods: &[ONLINE_RUN, SWA_RUNS[0], HWA_RUN],
         epochs: 400,
@@ -71,8 +73,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "constant-rate",
         title: "SGD with a constant rate oscillates",
-        lesson: "After some epochs accuracy goes neither up nor down: the steps are too long for \
-                 where the weights are. A larger rate stops higher up.",
+        lesson: "after some epochs accuracy goes neither up nor down: the steps are too \
+                 long for where the weights are. A larger rate stops higher up.",
         networks: &["resnet20"],
         methods: &CONSTANT_RUNS,
         epochs: 200,
@@ -82,8 +84,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "online-projection",
         title: "Two models and their average on the loss surface",
-        lesson: "Models that began at the same point end on different sides of the valley; their \
-                 average lies nearer to its floor.",
+        lesson: "models that began at the same point end on different sides of the valley; \
+                 their average lies nearer to its floor.",
         networks: &["resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -93,8 +95,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "offline-projection",
         title: "Outer weights and their average on the loss surface",
-        lesson: "What the online average does among models, the slide window does once more among \
-                 cycles.",
+        lesson: "what the online average does among models, the slide window does once more \
+                 among cycles.",
         networks: &["resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -104,8 +106,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "inner-outer-hwa",
         title: "Inner, outer and HWA weights",
-        lesson: "Each average is better than what it is the mean of, and gets there sooner; at the \
-                 end of the schedule the three meet.",
+        lesson: "the HWA weights converge faster than the outer weights, and these faster \
+                 than the inner ones.",
         networks: &["resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -115,8 +117,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "interpolation",
         title: "On the line from an average to a model",
-        lesson: "Both lie in one valley. Where the loss on test images is lowest is not where that \
-                 on training images is: the average is on the flat side.",
+        lesson: "both lie in one valley. Where the loss on test images is lowest is not \
+                 where that on training images is: the average is on the flat side.",
         networks: &["resnet20"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -126,8 +128,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "best-cycle",
         title: "The last HWA weights are not always the best",
-        lesson: "Accuracy on training images goes on rising when that on others does not: a choice \
-                 by validation is worth something.",
+        lesson: "the best HWA weights are those of about cycle 150 of 200, while accuracy \
+                 on training images goes on rising: early stopping finds them.",
         networks: &["resnet110"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -137,8 +139,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "restart",
         title: "The average is a restart",
-        lesson: "At a synchronization the training loss falls at once; within the cycle that \
-                 follows it rises again.",
+        lesson: "at a synchronization the training loss falls at once; within the cycle \
+                 that follows it rises again.",
         networks: &["resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -148,9 +150,9 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "convergence-condition",
         title: "Why it rises: the convergence condition",
-        lesson: "A step is expected to lower the loss only while the noise of the batches, at the \
-                 left, is below what the gradient is worth, at the right. The average lowers the \
-                 right side at once.",
+        lesson: "a step lowers the expected loss only while the noise of the batches, at \
+                 the left, is below what the gradient is worth, at the right. The average \
+                 lowers the right side, and the condition holds no more.",
         networks: &["resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -160,7 +162,8 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "window-boxplot",
         title: "Windows of 20 and of 50 cycles",
-        lesson: "How long the window is matters little, less than the seed.",
+        lesson: "the length of the window matters differently on different data sets; a \
+                 suitable one can gain a little more.",
         networks: &["resnet20", "resnet32"],
         methods: &[HWA_RUN],
         epochs: 200,
@@ -170,8 +173,7 @@ pub(super) const PRESETS: [Preset; 12] = [
     Preset {
         name: "convergence",
         title: "HWA converges faster",
-        lesson: "On training and on test images it is ahead of a single model from the first \
-                 epochs on.",
+        lesson: "HWA converges fast on training and on test images.",
         networks: &["vgg16_cifar", "mobilenet_v2_cifar", "resnet110"],
         methods: &[COSINE_RUN, HWA_RUN],
         epochs: 200,

@@ -160,7 +160,7 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
         let arguments = Analyze {
             subject: StudyOf { run: Some(run.dir.clone()), ..StudyOf::default() },
-            cycles: Vec::new(),
+            cycles: cycles(&run.studied()?.shelf)?,
             images: Images::Most(drawing.images),
             steps: STEPS,
             augment: false,
@@ -179,6 +179,16 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         parts.extend(found);
     }
     Ok(parts)
+}
+
+/// Cycles whose inner weights are kept, and some others, evenly apart.
+fn cycles(shelf: &Shelf) -> Result<Vec<usize>, Failure> {
+    let mut cycles: Vec<usize> = shelf.inner_positions()?.iter().map(|at| at.cycle).collect();
+    let last = shelf.outer_cycles()?.last().copied().unwrap_or_default();
+    cycles.extend((1..=6).map(|part| part * last / 6).filter(|cycle| *cycle > 1));
+    cycles.sort_unstable();
+    cycles.dedup();
+    Ok(cycles)
 }
 
 /// The last cycle whose inner weights are kept, of two models at least and not the first.

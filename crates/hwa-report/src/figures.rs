@@ -61,17 +61,46 @@ impl Record {
         if train.is_none() && test.is_none() {
             return None;
         }
-        let points = self.result(|evaluation| evaluation.top1);
+        let points: Vec<(f64, f64)> = self
+            .judged
+            .iter()
+            .filter_map(|judged| Some((judged.cycle as f64, self.first_level(judged)?.top1)))
+            .collect();
+        // The first of equals, as validation chooses.
+        let best = points.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a });
+        let marks: Vec<Mark> = best
+            .map(|at| Mark {
+                label: format!("best on validation: cycle {}, {:.2} %", at.0, at.1),
+                at,
+            })
+            .into_iter()
+            .collect();
         let validation = Series { name: "validation".to_owned(), tone: OUTER, points };
         let series: Vec<Series> = train.into_iter().chain([validation]).chain(test).collect();
-        let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
         let y = Axis::measuring("accuracy, %").within(later_range(&series, &marks));
         lines(
             "generalisation",
             "The result on images that it was trained on, and on others",
-            "The weights that the method offers, by cycle; the ring marks what validation chose.",
+            &format!("{}, by cycle: the same weights in all curves.", self.first_level_name()),
             Lines { x: Axis::counting("cycle"), y, series, marks },
         )
+    }
+
+    /// The weights of the first window or, without windows, the outer weights: those that are
+    /// evaluated on training images too.
+    fn first_level<'a>(&self, judged: &'a Judged) -> Option<&'a Evaluation> {
+        match self.started.windows.is_empty() {
+            true => judged.outer.as_ref(),
+            false => judged.hwa.iter().find(|hwa| hwa.window == 0).map(|hwa| &hwa.evaluation),
+        }
+    }
+
+    fn first_level_name(&self) -> String {
+        match (self.started.windows.first(), self.is_single()) {
+            (Some(window), single) => window_name(single, window.length.map(|length| length.get())),
+            (None, true) => self.offers().to_owned(),
+            (None, false) => "outer".to_owned(),
+        }
     }
 
     fn chosen_mark(&self) -> Option<Mark> {
@@ -276,7 +305,8 @@ impl Record {
     /// What the final pass measured of every cycle on test, if it did.
     fn test_curve(&self) -> Option<Series> {
         let best = self.summary.as_ref()?.best_on_test.as_ref()?;
-        let window = best.window;
+        // Not the window that is best on test: nothing is chosen there.
+        let window = (!self.started.windows.is_empty()).then_some(0);
         let of_window = best.curve.iter().filter(|point| point.1 == window);
         let points: Vec<(f64, f64)> = of_window.map(|p| (p.0 as f64, p.2)).collect();
         let series = Series { name: "test".to_owned(), tone: Tone::Series(0), points };

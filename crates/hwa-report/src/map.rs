@@ -205,7 +205,9 @@ impl Drawing for Map {
                 let (x, y) = place(area, &chart, point);
                 (pixels(x), pixels(y))
             };
-            let grid = Grid { columns: &self.columns, rows: &self.rows, values: &shares };
+            let heights: Vec<f64> =
+                self.values.iter().map(|value| scale.unbounded_share(*value)).collect();
+            let grid = Grid { columns: &self.columns, rows: &self.rows, values: &heights };
             let lines = |share: f64| {
                 let whole = grid.contours(share).into_iter();
                 let seen = whole.flat_map(|line| pieces(&line, &layout.x, &layout.y));

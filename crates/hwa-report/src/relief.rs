@@ -63,6 +63,8 @@ impl<'a> Relief<'a> {
         }
         let levels = scale.levels();
         let shares = levels.iter().filter_map(|level| Some((*level, scale.share(*level)?)));
+        // A line around what is at the end of the scale would follow the grid, not the values.
+        let shares = shares.filter(|(_, share)| *share > 1e-6 && *share < 1.0 - 1e-6);
         let mut contours: Vec<Contour> = shares
             .map(|(level, share)| {
                 let level = scale.written(level);

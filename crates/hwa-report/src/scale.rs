@@ -9,6 +9,9 @@ use plotters::prelude::RGBColor;
 
 use crate::axis::{Axis, Fitted, linear_marks};
 
+/// A share of a scale that is beyond all others.
+const FAR: f64 = 1e3;
+
 /// Every eighth of viridis.
 const VIRIDIS: [(u8, u8, u8); 9] = [
     (68, 1, 84),
@@ -88,6 +91,17 @@ impl Scale {
             false => value,
         };
         (!share.is_nan()).then(|| share.clamp(0.0, 1.0))
+    }
+
+    /// Where a value stands, also beyond the ends: contours between points on both sides of an
+    /// end are where they belong. What cannot be shown is far beyond.
+    pub(crate) fn unbounded_share(&self, value: f64) -> f64 {
+        match self.axis.can_show(value) {
+            true => self.axis.share(value),
+            false if value.is_nan() => f64::NAN,
+            false if value > 0.0 => FAR,
+            false => -FAR,
+        }
     }
 
     /// Round values in the range, ascending, about as many as there should be contours.

@@ -29,7 +29,16 @@
 //! third is the noise. If all images are looked at, M = N: nothing is corrected, and the noise is
 //! the plain mean over the batches. Where batch norm ties the images of a batch together, this
 //! holds as well as batches can be exchanged. The corrected norm can fall below zero: then there
-//! are too few images to tell it from none.
+//! are too few images to tell it from none. Where there is no end of images, 1/N is 0.
+//!
+//! How far the norm and the noise may be off is told by the jackknife: each batch is left out in
+//! turn, and the spread of what is found then, times (n - 1), is their variance; of a sample
+//! without replacement the share 1 - M/N of that.
+//!
+//! A step along -g_b bends the loss of its own batch b more than that of other images. Of all
+//! images b is the share m/N, of a sample it is more; so in L it weighs m/N, and the other
+//! batches of the sample stand for all other images. The change of the gradient then has no bias;
+//! its norm is a little too long, as that of anything noisy.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -53,8 +62,9 @@ pub struct Probe<'a> {
     /// Training images in random order, cut into batches of the training size; the last may be
     /// smaller.
     pub batches: &'a [Batch],
-    /// The training images that there are, of which the batches may be a sample.
-    pub population: usize,
+    /// The training images that there are, of which the batches may be a sample; `None` if there
+    /// is no end of them, as with augmentation.
+    pub population: Option<usize>,
     /// The learning rate.
     pub rate: f64,
     /// Steps along which L is measured, each with the gradient of another batch and at the price
@@ -73,6 +83,9 @@ pub struct Gradients {
     pub squared_norm: f64,
     /// E|g - ∇R|² of a full mini-batch.
     pub noise: f64,
+    /// The covariance of the two before, by the jackknife: what a sample leaves open. 0 if all
+    /// images were looked at, and nothing if there are too few batches to tell.
+    pub covariance: Option<[[f64; 2]; 2]>,
     /// L: |∇R(W + ΔW) - ∇R(W)| / |ΔW| for a step ΔW along -g, a mean over steps; 0 if no
     /// gradient moves anything.
     pub lipschitz: f64,
@@ -91,6 +104,9 @@ pub struct Condition {
     pub left: f64,
     /// (1/η - L/2) |∇R|²
     pub right: f64,
+    /// The standard error of their difference, with L as it was measured; nothing if there are
+    /// too few batches to tell.
+    pub error: Option<f64>,
 }
 
 impl Gradients {
@@ -99,24 +115,44 @@ impl Gradients {
     /// Times η², their difference is what the bound on R changes by in a step: on a parabola,
     /// where the bound is exact, what R itself is expected to change by.
     pub fn condition(&self, rate: f64) -> Condition {
+        let bend = self.lipschitz / 2.0;
+        let gain = 1.0 / rate - bend;
+        let variance = |[[norm, both], [_, noise]]: Matrix| {
+            gain * gain * norm - 2.0 * gain * bend * both + bend * bend * noise
+        };
         Condition {
-            left: self.lipschitz / 2.0 * self.noise,
-            right: (1.0 / rate - self.lipschitz / 2.0) * self.squared_norm,
+            left: bend * self.noise,
+            right: gain * self.squared_norm,
+            error: self.covariance.map(|matrix| variance(matrix).max(0.0).sqrt()),
         }
+    }
+
+    /// The standard error of |∇R|².
+    pub fn squared_norm_error(&self) -> Option<f64> {
+        self.covariance.map(|matrix| matrix[0][0].sqrt())
+    }
+
+    /// The standard error of the noise.
+    pub fn noise_error(&self) -> Option<f64> {
+        self.covariance.map(|matrix| matrix[1][1].sqrt())
     }
 }
 
 impl Condition {
-    /// Whether a step is expected to lower the risk.
-    pub fn holds(&self) -> bool {
-        self.left <= self.right
+    /// Whether a step is expected to lower the risk. Nothing if that is unclear: if the sides are
+    /// less than two standard errors apart.
+    pub fn holds(&self) -> Option<bool> {
+        let apart = self.right - self.left;
+        let clear = self.error.is_some_and(|error| apart.abs() >= 2.0 * error);
+        clear.then_some(apart >= 0.0)
     }
 }
 
 impl Probe<'_> {
     /// The gradients that [`Self::measure`] computes, at most.
     pub fn gradients(&self) -> usize {
-        self.batches.len() + self.usable_steps() * (1 + self.batches.len())
+        let passes = if self.leaves_open() { 2 } else { 1 };
+        passes * self.batches.len() + self.usable_steps() * (1 + self.batches.len())
     }
 
     /// Measures at some parameters. `watch` is asked before every gradient, and can end the work:
@@ -133,36 +169,44 @@ impl Probe<'_> {
         if self.batches.len() < 2 || self.batches.iter().any(Batch::is_empty) {
             return Err(StudyError::TooFewBatches { found: self.batches.len() });
         }
-        let Some(full) = self.full(replica, weights, watch)? else { return Ok(None) };
+        let mut look = Look { probe: self, replica, watch };
+        let Some(pass) = look.pass(weights, None)? else { return Ok(None) };
+        let Some(covariance) = look.covariance(weights, &pass)? else { return Ok(None) };
         let mut slopes = Vec::new();
         for batch in 0..self.usable_steps() {
-            match self.slope(replica, weights, &full.gradient, batch, watch)? {
-                Some(slope) => slopes.extend(slope),
-                None => return Ok(None),
-            }
+            let Some(slope) = look.slope(weights, &pass.gradient, batch)? else { return Ok(None) };
+            slopes.extend(slope);
         }
-        let (images, population) = (full.images as f64, self.population as f64);
-        let square = full.gradient.dot(&full.gradient);
-        let beside = (full.squares - images * square).max(0.0);
-        let of_one_image = beside / (self.batches.len() - 1) as f64;
-        let left_out = |count: f64| (1.0 / count - 1.0 / population).max(0.0);
+        let [squared_norm, noise] = self.figures(&pass.sums());
         let measured = Gradients {
-            risk: full.risk,
-            squared_norm: square - of_one_image * left_out(images),
-            noise: of_one_image * left_out(self.batch() as f64),
+            risk: pass.risk,
+            squared_norm,
+            noise,
+            covariance,
             lipschitz: slopes.iter().sum::<f64>() / slopes.len().max(1) as f64,
-            images: full.images,
+            images: self.images(),
             batch: self.batch(),
             steps: slopes.len(),
         };
-        let figures = [measured.risk, measured.squared_norm, measured.noise, measured.lipschitz];
-        match figures.iter().all(|figure| figure.is_finite()) {
+        let figures = [measured.risk, squared_norm, noise, measured.lipschitz];
+        let spread = covariance.into_iter().flatten().flatten();
+        match figures.into_iter().chain(spread).all(f64::is_finite) {
             true => Ok(Some(measured)),
             false => Err(StudyError::NotFinite),
         }
     }
 
-    /// The size of a full batch.
+    /// M, the images looked at.
+    fn images(&self) -> usize {
+        self.batches.iter().map(Batch::len).sum()
+    }
+
+    /// N.
+    fn population(&self) -> f64 {
+        self.population.map_or(f64::INFINITY, |all| all.max(self.images()) as f64)
+    }
+
+    /// B, the size of a full batch.
     fn batch(&self) -> usize {
         self.batches.iter().map(Batch::len).max().unwrap_or(0)
     }
@@ -173,80 +217,183 @@ impl Probe<'_> {
         self.steps.get().min(full)
     }
 
-    /// One pass over all batches.
-    fn full(
-        &self,
-        replica: &mut dyn Replica,
-        weights: &Weights,
-        watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Option<Full>, StudyError> {
-        replica.load(weights)?;
-        let mut sum = Direction::zero(weights);
-        let (mut risk, mut squares, mut images) = (0.0, 0.0, 0);
-        for (number, batch) in self.batches.iter().enumerate() {
-            if watch().is_break() {
-                return Ok(None);
-            }
-            let (loss, gradient) = self.gradient(replica, number)?;
-            let share = batch.len() as f64;
-            risk += share * loss;
-            squares += share * gradient.dot(&gradient);
-            sum = sum.plus(share, &gradient);
-            images += batch.len();
+    /// 1 - M/N: what a sample leaves open.
+    fn unseen(&self) -> f64 {
+        1.0 - self.images() as f64 / self.population()
+    }
+
+    /// Whether the jackknife can tell something: one of two batches alone has no variance.
+    fn leaves_open(&self) -> bool {
+        self.unseen() > 0.0 && self.batches.len() > 2
+    }
+
+    /// |∇R|² and the noise, without bias.
+    fn figures(&self, sums: &Sums) -> [f64; 2] {
+        let square = sums.square / (sums.images * sums.images);
+        let beside = (sums.squares - sums.images * square).max(0.0);
+        let of_one_image = beside / (sums.batches - 1) as f64;
+        let off = |images: f64| of_one_image * (1.0 / images - 1.0 / self.population()).max(0.0);
+        [square - off(sums.images), off(self.batch() as f64)]
+    }
+}
+
+type Matrix = [[f64; 2]; 2];
+
+/// A probe at work.
+struct Look<'a> {
+    probe: &'a Probe<'a>,
+    replica: &'a mut dyn Replica,
+    watch: &'a mut dyn FnMut() -> ControlFlow<()>,
+}
+
+impl Look<'_> {
+    /// The loss and the gradient of a batch at the weights that are loaded; nothing if the work
+    /// was ended.
+    fn gradient(&mut self, number: usize) -> Result<Option<(f64, Direction)>, StudyError> {
+        if (self.watch)().is_break() {
+            return Ok(None);
         }
-        let whole = images as f64;
-        let (risk, gradient) = (risk / whole, sum.times(1.0 / whole));
-        Ok(Some(Full { risk, gradient, squares, images }))
+        let at = Position { seed: self.probe.seed, replica: 0, step: number as u64 };
+        let batch = &self.probe.batches[number];
+        let (stats, gradient) = self.replica.gradient(batch, at, RunningStatistics::Keep)?;
+        Ok(Some((stats.loss, Direction::along(&gradient))))
     }
 
-    /// The loss and the gradient of a batch at the weights that are loaded.
-    fn gradient(
-        &self,
-        replica: &mut dyn Replica,
-        number: usize,
-    ) -> Result<(f64, Direction), StudyError> {
-        let at = Position { seed: self.seed, replica: 0, step: number as u64 };
-        let (stats, gradient) =
-            replica.gradient(&self.batches[number], at, RunningStatistics::Keep)?;
-        Ok((stats.loss, Direction::along(&gradient)))
+    /// One pass over all batches, that may keep the gradient of one.
+    fn pass(&mut self, weights: &Weights, keep: Option<usize>) -> Result<Option<Pass>, StudyError> {
+        self.replica.load(weights)?;
+        let zero = || Direction::zero(weights);
+        let mut pass = Pass { risk: 0.0, gradient: zero(), parts: Vec::new(), kept: zero() };
+        for (number, batch) in self.probe.batches.iter().enumerate() {
+            let Some((loss, gradient)) = self.gradient(number)? else { return Ok(None) };
+            let share = batch.len() as f64;
+            pass.risk += share * loss;
+            pass.parts.push((share, gradient.dot(&gradient)));
+            pass.gradient = pass.gradient.plus(share, &gradient);
+            if keep == Some(number) {
+                pass.kept = gradient;
+            }
+        }
+        let whole = self.probe.images() as f64;
+        pass.risk /= whole;
+        pass.gradient = pass.gradient.times(1.0 / whole);
+        Ok(Some(pass))
     }
 
-    /// How fast the full gradient changes along the step of a batch: nothing if the work was
-    /// ended, and no number if the step moves nothing.
+    /// The covariance of |∇R|² and the noise; nothing if the work was ended.
+    fn covariance(
+        &mut self,
+        weights: &Weights,
+        pass: &Pass,
+    ) -> Result<Option<Option<Matrix>>, StudyError> {
+        if !self.probe.leaves_open() {
+            return Ok(Some((self.probe.unseen() == 0.0).then_some([[0.0; 2]; 2])));
+        }
+        self.replica.load(weights)?;
+        let whole = pass.sums();
+        let mut without = Vec::new();
+        for (number, (share, square)) in pass.parts.iter().enumerate() {
+            // Computed again, so that no more than one is in memory.
+            let Some((_, gradient)) = self.gradient(number)? else { return Ok(None) };
+            let along = whole.images * pass.gradient.dot(&gradient);
+            without.push(self.probe.figures(&whole.without(*share, *square, along)));
+        }
+        let matrix = jackknife(&without);
+        Ok(Some(Some(matrix.map(|row| row.map(|value| value * self.probe.unseen())))))
+    }
+
+    /// How fast the gradient of all images changes along the step of a batch: nothing if the work
+    /// was ended, and no number if the step moves nothing.
     fn slope(
-        &self,
-        replica: &mut dyn Replica,
+        &mut self,
         weights: &Weights,
         before: &Direction,
         batch: usize,
-        watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Option<f64>>, StudyError> {
+        self.replica.load(weights)?;
         // Computed again, so that no more than one is in memory.
-        if watch().is_break() {
-            return Ok(None);
-        }
-        replica.load(weights)?;
-        let (_, gradient) = self.gradient(replica, batch)?;
+        let Some((_, gradient)) = self.gradient(batch)? else { return Ok(None) };
         let steep = gradient.norm();
         let line = Frame::along(weights, vec![gradient]);
-        let length = self.rate.max(SHORTEST * line.scale() / steep);
+        let length = self.probe.rate.max(SHORTEST * line.scale() / steep);
         if steep == 0.0 || !length.is_finite() {
             return Ok(Some(None));
         }
         let moved = line.at(&[-length])?;
         // What the weights were rounded to is where the gradient is taken.
         let way = Direction::between(weights, &moved)?.norm();
-        let Some(after) = self.full(replica, &moved, watch)? else { return Ok(None) };
-        let turned = after.gradient.plus(-1.0, before).norm();
+        let Some(after) = self.pass(&moved, Some(batch))? else { return Ok(None) };
+        let turned = after.gradient.plus(-1.0, before);
+        let own = line.axes().iter().fold(after.kept, |own, axis| own.plus(-1.0, axis));
+        let turned = self.of_all(batch, turned, &own).norm();
         Ok(Some((way > 0.0).then_some(turned / way)))
+    }
+
+    /// What the gradient of all images changes by, from what that of the sample does and that of
+    /// one of its batches: the batch weighs m/N, the others weigh the rest.
+    fn of_all(&self, batch: usize, sample: Direction, own: &Direction) -> Direction {
+        let (m, images) = (self.probe.batches[batch].len() as f64, self.probe.images() as f64);
+        let share = m / self.probe.population();
+        // The others are (M sample - m own) / (M - m).
+        let others = (1.0 - share) / (images - m);
+        sample.times(others * images).plus(share - others * m, own)
     }
 }
 
 /// What a pass over all batches gives.
-struct Full {
+struct Pass {
     risk: f64,
+    /// That of all batches together.
     gradient: Direction,
-    /// The squared norms of the batches' gradients, each times its images.
+    /// The images of each batch, and the squared norm of its gradient.
+    parts: Vec<(f64, f64)>,
+    /// The gradient of the batch that was to be kept.
+    kept: Direction,
+}
+
+impl Pass {
+    fn sums(&self) -> Sums {
+        let images: f64 = self.parts.iter().map(|(share, _)| share).sum();
+        Sums {
+            batches: self.parts.len(),
+            images,
+            square: images * images * self.gradient.dot(&self.gradient),
+            squares: self.parts.iter().map(|(share, square)| share * square).sum(),
+        }
+    }
+}
+
+/// Sums over batches, each gradient times the images of its batch.
+struct Sums {
+    batches: usize,
+    images: f64,
+    /// The squared norm of the sum of the gradients.
+    square: f64,
+    /// The sum of their squared norms.
     squares: f64,
-    images: usize,
+}
+
+impl Sums {
+    /// The sums without a batch of so many images, with the squared norm of its gradient and its
+    /// inner product with the sum of all.
+    fn without(&self, images: f64, square: f64, along: f64) -> Self {
+        Self {
+            batches: self.batches - 1,
+            images: self.images - images,
+            square: self.square - 2.0 * images * along + images * images * square,
+            squares: self.squares - images * square,
+        }
+    }
+}
+
+/// The covariance of two figures, from what they are without each of the batches.
+fn jackknife(without: &[[f64; 2]]) -> Matrix {
+    let count = without.len() as f64;
+    let mean = |i: usize| without.iter().map(|figures| figures[i]).sum::<f64>() / count;
+    let means = [mean(0), mean(1)];
+    let entry = |i: usize, j: usize| {
+        let products = without.iter().map(|f| (f[i] - means[i]) * (f[j] - means[j]));
+        products.sum::<f64>() * (count - 1.0) / count
+    };
+    [[entry(0, 0), entry(0, 1)], [entry(1, 0), entry(1, 1)]]
 }

@@ -12,15 +12,9 @@ pub enum StudyError {
     /// Weights that should lie apart are the same.
     #[error("the weights are equal, expected some distance between them")]
     Equal,
-    /// Three weights span no plane.
-    #[error("the weights lie on a line, expected three that span a plane")]
+    /// Weights span no plane.
+    #[error("the weights lie on a line, expected three at least that span a plane")]
     OnALine,
-    /// There are too few weights to tell how they moved.
-    #[error("{found} sets of weights span no plane of principal directions, expected at least 3")]
-    TooFew {
-        /// How many there are.
-        found: usize,
-    },
     /// One batch does not tell how batches differ.
     #[error(
         "{found} batches of images tell no noise of gradients, expected at least 2, none empty"

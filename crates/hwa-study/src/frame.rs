@@ -7,6 +7,8 @@ use crate::error::StudyError;
 
 /// What is left of a direction that lies in another one, at most: rounding.
 const NOTHING: f64 = 1e-5;
+/// What rounding to single precision moves weights by, as a share of their length, with room.
+pub(crate) const ROUNDING: f64 = 1e-6;
 
 /// An origin and the directions from there: one makes a line, two make a plane.
 #[derive(Debug, Clone)]
@@ -56,7 +58,8 @@ impl Frame {
         let inside = along.dot(&u);
         let v = along.plus(-inside, &u);
         let height = v.norm();
-        if height <= NOTHING * length.max(reach) {
+        // Models that are near each other differ from their average by little more than rounding.
+        if height <= (NOTHING * length.max(reach)).max(ROUNDING * length_of(first)) {
             return Err(StudyError::OnALine);
         }
         let axes = vec![u, v.times(1.0 / height)];
@@ -105,13 +108,22 @@ impl Frame {
         Ok(Place { at, residual: rest.norm() })
     }
 
-    /// How far the weights that a frame is for are from zero, to tell how large a residual is.
+    /// How far the origin is from zero, to tell how large a distance is.
     pub fn scale(&self) -> f64 {
-        let squares = parameters(&self.origin).map(|(_, tensor)| {
-            tensor.values().to_f64().iter().map(|value| value * value).sum::<f64>()
-        });
-        squares.sum::<f64>().sqrt()
+        length_of(&self.origin)
     }
+
+    /// Whether a distance is no more than rounding leaves of weights like those of the origin.
+    pub fn is_rounding(&self, distance: f64) -> bool {
+        distance <= ROUNDING * self.scale()
+    }
+}
+
+/// How far weights are from zero.
+pub(crate) fn length_of(weights: &Weights) -> f64 {
+    let squares = parameters(weights)
+        .map(|(_, tensor)| tensor.values().to_f64().iter().map(|value| value * value).sum::<f64>());
+    squares.sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
@@ -157,6 +169,21 @@ mod tests {
         let (a, b) = (at([0.1, 0.2, 0.3]), at([0.7, 0.9, 0.4]));
         let middle = hwa_core::mean(&[&a, &b], hwa_core::Statistics::Omit).unwrap();
         assert!(matches!(Frame::plane([&a, &b, &middle]), Err(StudyError::OnALine)));
+        // However near they are: what is left of the average is rounding.
+        for apart in [1e-1, 1e-2, 1e-3, 1e-4] {
+            let many = |offset: f32| {
+                let values: Vec<f32> = (0..2000)
+                    .map(|i| 1.0 + (i % 17) as f32 / 7.0 + offset * (i as f32).sin())
+                    .collect();
+                let mut weights = Weights::new();
+                weights.insert("w", Tensor::parameter(vec![2000], values).unwrap()).unwrap();
+                weights
+            };
+            let (a, b) = (many(0.0), many(apart));
+            let middle = hwa_core::mean(&[&a, &b], hwa_core::Statistics::Omit).unwrap();
+            let plane = Frame::plane([&a, &b, &middle]);
+            assert!(matches!(plane, Err(StudyError::OnALine | StudyError::Equal)), "{apart}");
+        }
         // A direction of one's own helps.
         let along = Direction::between(&at([0.0; 3]), &at([0.0, 0.0, 1.0])).unwrap();
         let plane = Frame::spanned(&a, &b, along).unwrap();

@@ -5,6 +5,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 
 use crate::direction::Direction;
 use crate::error::StudyError;
+use crate::frame::{ROUNDING, length_of};
 
 /// The two principal directions of some weights.
 #[derive(Debug, Clone)]
@@ -26,10 +27,9 @@ pub fn principal(centre: &Weights, weights: &[Weights]) -> Result<Principal, Stu
         .iter()
         .map(|weights| Direction::between(centre, weights))
         .collect::<Result<_, _>>()?;
-    let few = || StudyError::TooFew { found: weights.len() + 1 };
     if ways.len() < 2 {
         // The eigenvectors of an empty matrix are not asked for: nalgebra panics.
-        return Err(few());
+        return Err(StudyError::OnALine);
     }
     let gram = DMatrix::from_fn(ways.len(), ways.len(), |i, j| match i <= j {
         true => ways[i].dot(&ways[j]),
@@ -40,10 +40,11 @@ pub fn principal(centre: &Weights, weights: &[Weights]) -> Result<Principal, Stu
     let eigen = SymmetricEigen::new(gram);
     let mut order: Vec<usize> = (0..ways.len()).collect();
     order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]));
+    let rounding = ROUNDING * length_of(centre);
     let axis = |number: usize| -> Option<(Direction, f64)> {
         let column = *order.get(number)?;
         let value = eigen.eigenvalues[column];
-        if value.is_nan() || value <= 1e-9 * total {
+        if value.is_nan() || value <= (1e-9 * total).max(rounding * rounding) {
             return None;
         }
         let shares = eigen.eigenvectors.column(column);
@@ -53,7 +54,7 @@ pub fn principal(centre: &Weights, weights: &[Weights]) -> Result<Principal, Stu
         let length = sum.norm();
         Some((sum.times(sign / length), value / total))
     };
-    let (first, second) = axis(0).zip(axis(1)).ok_or_else(few)?;
+    let (first, second) = axis(0).zip(axis(1)).ok_or(StudyError::OnALine)?;
     Ok(Principal { axes: [first.0, second.0], explained: [first.1, second.1] })
 }
 
@@ -86,8 +87,9 @@ mod tests {
     #[test]
     fn weights_on_a_line_have_no_plane() {
         let weights = [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]].map(at);
-        let error = principal(&at([0.0; 3]), &weights).unwrap_err();
-        assert!(matches!(error, StudyError::TooFew { found: 3 }));
-        assert!(matches!(principal(&at([0.0; 3]), &[]), Err(StudyError::TooFew { found: 1 })));
+        for some in [&weights[..], &weights[..1], &[]] {
+            let error = principal(&at([0.0; 3]), some).unwrap_err();
+            assert!(matches!(error, StudyError::OnALine), "{error}");
+        }
     }
 }

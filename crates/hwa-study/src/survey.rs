@@ -122,9 +122,11 @@ impl Survey<'_> {
         let mut batches =
             self.statistics.iter().take_while(|_| !(self.cancelled)()).map(|b| Ok(b.clone()));
         let statistics = replica.recalibrate(&mut batches, self.tolerance);
+        // A pass that was cut short may have failed for that alone.
         if (self.cancelled)() {
             return Ok(None);
         }
+        let statistics = statistics?;
         let mut splits = Vec::new();
         for batches in self.splits {
             let mut total = Tally::default();
@@ -136,7 +138,7 @@ impl Survey<'_> {
             }
             splits.push(total);
         }
-        Ok(Some(Reading { statistics: statistics?, splits }))
+        Ok(Some(Reading { statistics, splits }))
     }
 }
 

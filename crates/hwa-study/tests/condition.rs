@@ -2,7 +2,7 @@
 //!
 //! An image is a pair (a, c), its loss is a (w - c)² / 2. So R is a parabola with L = mean of a,
 //! the gradient of a batch is the mean of a (w - c), and what is estimated from a sample can be
-//! averaged over all samples there are.
+//! averaged over all samples there are. With several weights, the label tells an image's own.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
 use std::num::NonZeroUsize;
@@ -16,13 +16,18 @@ use proptest::prelude::*;
 
 type Image = (f32, f32);
 
+#[derive(Default)]
 struct Parabola {
-    w: f32,
+    w: Vec<f32>,
 }
 
 fn at(w: f32) -> Weights {
+    at_all(&[w])
+}
+
+fn at_all(w: &[f32]) -> Weights {
     let mut weights = Weights::new();
-    weights.insert("w", Tensor::parameter(vec![1], vec![w]).unwrap()).unwrap();
+    weights.insert("w", Tensor::parameter(vec![w.len()], w.to_vec()).unwrap()).unwrap();
     weights
 }
 
@@ -32,7 +37,7 @@ fn refused<T>() -> Result<T, ReplicaError> {
 
 impl Replica for Parabola {
     fn load(&mut self, weights: &Weights) -> Result<(), ReplicaError> {
-        self.w = weights.require("w")?.as_f32().unwrap()[0];
+        self.w = weights.require("w")?.as_f32().unwrap().to_vec();
         Ok(())
     }
 
@@ -43,11 +48,16 @@ impl Replica for Parabola {
         statistics: RunningStatistics,
     ) -> Result<(StepStats, Weights), ReplicaError> {
         assert_eq!(statistics, RunningStatistics::Keep, "a look changes nothing");
-        let images = || batch.images.chunks(2).map(|image| (image[0], self.w - image[1]));
+        let (mut loss, mut pulls) = (0.0, vec![0.0; self.w.len()]);
+        for (image, label) in batch.images.chunks(2).zip(&batch.labels) {
+            let own = *label as usize;
+            let (a, far) = (image[0], self.w[own] - image[1]);
+            loss += f64::from(a * far * far / 2.0);
+            pulls[own] += f64::from(a) * f64::from(far);
+        }
         let count = batch.len() as f64;
-        let loss = images().map(|(a, far)| f64::from(a * far * far / 2.0)).sum::<f64>() / count;
-        let pull = images().map(|(a, far)| f64::from(a) * f64::from(far)).sum::<f64>() / count;
-        Ok((StepStats { loss }, at(pull as f32)))
+        let pulls: Vec<f32> = pulls.iter().map(|pull| (pull / count) as f32).collect();
+        Ok((StepStats { loss: loss / count }, at_all(&pulls)))
     }
 
     fn weights(&self) -> Result<Weights, ReplicaError> {
@@ -93,15 +103,18 @@ fn batches(images: &[Image], size: usize) -> Vec<Batch> {
 const RATE: f64 = 0.1;
 
 fn measure(images: &[Image], size: usize, population: usize, w: f32) -> Gradients {
-    let batches = batches(images, size);
+    measure_batches(&batches(images, size), Some(population), &at(w))
+}
+
+fn measure_batches(batches: &[Batch], population: Option<usize>, weights: &Weights) -> Gradients {
     let steps = NonZeroUsize::new(2).unwrap();
-    let probe = Probe { batches: &batches, population, rate: RATE, steps, seed: 1 };
+    let probe = Probe { batches, population, rate: RATE, steps, seed: 1 };
     let mut asked = 0;
     let mut watch = || {
         asked += 1;
         ControlFlow::Continue(())
     };
-    let measured = probe.measure(&mut Parabola { w: 9.0 }, &at(w), &mut watch).unwrap().unwrap();
+    let measured = probe.measure(&mut Parabola::default(), weights, &mut watch).unwrap().unwrap();
     assert!(asked <= probe.gradients(), "{asked}");
     measured
 }
@@ -179,6 +192,111 @@ fn over_all_orders_of_the_images_noise_has_no_bias() {
     }
 }
 
+/// Each image pulls a weight of its own, so that a step bends the loss of its own batch alone:
+/// by a / N of all images, whatever else is in the sample.
+#[test]
+fn along_a_step_the_gradient_of_all_images_bends_and_not_that_of_the_sample() {
+    let weights = at_all(&[2.0; 6]);
+    let mut all = batches(&IMAGES, 2);
+    for (number, batch) in all.iter_mut().enumerate() {
+        batch.labels = vec![2 * number as u32, 2 * number as u32 + 1];
+    }
+    // The gradients a (w - c) of the first two batches are 2, 2 and 2.5, 0.
+    let slope =
+        |a: [f64; 2], g: [f64; 2]| (a[0] * g[0]).hypot(a[1] * g[1]) / g[0].hypot(g[1]) / 6.0;
+    let [first, second] = [slope([1.0, 2.0], [2.0, 2.0]), slope([0.5, 3.0], [2.5, 0.0])];
+    let of_all = measure_batches(&all, Some(6), &weights).lipschitz;
+    assert!((of_all - (first + second) / 2.0).abs() < 1e-4, "{of_all}");
+    let of_sample = measure_batches(&all[..2], Some(6), &weights).lipschitz;
+    assert!((of_sample - of_all).abs() < 1e-4, "{of_sample}, not {of_all}");
+    // Of images without end, a batch is no part that counts: the others do not bend at all.
+    let without_end = measure_batches(&all, None, &weights).lipschitz;
+    assert!(without_end < 1e-4, "{without_end}");
+}
+
+/// Every second image pulls the first of two weights, the others the second: a step along one of
+/// them bends its own batch for sure. By the plain mean of a sample of three, L is 0.9.
+#[test]
+fn over_all_samples_the_lipschitz_constant_has_no_bias() {
+    let mean = |sample: usize| {
+        let all = orders(6).into_iter().map(|order| {
+            let images: Vec<Image> = order[..sample].iter().map(|i| IMAGES[*i]).collect();
+            let mut batches = batches(&images, 1);
+            for (batch, image) in batches.iter_mut().zip(&order) {
+                batch.labels = vec![*image as u32 % 2];
+            }
+            measure_batches(&batches, Some(6), &at_all(&[-5.0, 6.0])).lipschitz
+        });
+        all.sum::<f64>() / 720.0
+    };
+    let (of_all, of_sample) = (mean(6), mean(3));
+    assert!((of_all - 0.75).abs() < 1e-4, "half of the images bend, by 1.5 in the mean: {of_all}");
+    assert!((of_sample - 0.75).abs() < 1e-4, "{of_sample}");
+}
+
+#[test]
+fn the_jackknife_follows_the_hand_computed_trace() {
+    // Gradients 1, 2, 6 of images without end, in batches of one. The squared norm is the mean
+    // product of two of them, 20/3; without each it is 12, 6, 2. The noise is their variance, 7;
+    // without each it is 8, 12.5, 0.5.
+    let images = [(1.0, -1.0), (1.0, -2.0), (1.0, -6.0)];
+    let measured = measure_batches(&batches(&images, 1), None, &at(0.0));
+    assert!(near(measured.squared_norm, 20.0 / 3.0) && near(measured.noise, 7.0));
+    let norm =
+        2.0 / 3.0 * ((16.0f64 / 3.0).powi(2) + (2.0f64 / 3.0).powi(2) + (14.0f64 / 3.0).powi(2));
+    let noise = 2.0 / 3.0 * (1.0 + 5.5f64.powi(2) + 6.5f64.powi(2));
+    let both = 2.0 / 3.0 * (16.0 / 3.0 - 5.5 * 2.0 / 3.0 + 6.5 * 14.0 / 3.0);
+    let [[a, b], [c, d]] = measured.covariance.unwrap();
+    assert!(near(a, norm) && near(b, both) && near(c, both) && near(d, noise), "{a} {b} {c} {d}");
+    assert!(near(measured.squared_norm_error().unwrap(), norm.sqrt()));
+    assert!(near(measured.noise_error().unwrap(), noise.sqrt()));
+    // L = 1, rate 0.1: left is noise / 2, right 9.5 times the norm.
+    let condition = measured.condition(RATE);
+    let error = (9.5 * 9.5 * norm - 9.5 * both + 0.25 * noise).sqrt();
+    assert!((condition.error.unwrap() / error - 1.0).abs() < 1e-3, "{condition:?}, not {error}");
+    // Of six images half are seen, and the noise is 5/6 of what it was.
+    let half = measure(&images, 1, 6, 0.0).covariance.unwrap()[1][1];
+    assert!(near(half, noise * 25.0 / 36.0 / 2.0), "{half}");
+}
+
+#[test]
+fn the_standard_error_is_how_far_samples_are_off() {
+    // All samples of five of ten images, in batches of one.
+    let images: Vec<Image> = (0..10).map(|i| (1.0, (i * i % 11) as f32 / 4.0)).collect();
+    let samples = (0u32..1024).filter(|chosen| chosen.count_ones() == 5);
+    let (mut squares, mut told) = (0.0, 0.0);
+    let (slope, _) = risk(&images, 4.0);
+    for chosen in samples {
+        let some: Vec<Image> =
+            (0..10).filter(|i| chosen >> i & 1 == 1).map(|i| images[i]).collect();
+        let measured = measure(&some, 1, 10, 4.0);
+        squares += (measured.squared_norm - slope * slope).powi(2);
+        told += measured.covariance.unwrap()[0][0];
+    }
+    assert!((0.8..1.25).contains(&(told / squares)), "{told} {squares}");
+}
+
+#[test]
+fn what_a_sample_cannot_tell_is_unclear() {
+    let at_rate = |measured: Gradients, rate| measured.condition(rate).holds();
+    // All images: yes or no. L is 1.5, the noise 0.59, the squared norm 1.27.
+    let all = measure(&IMAGES, 2, 6, 2.0);
+    assert_eq!(all.covariance, Some([[0.0; 2]; 2]));
+    assert_eq!(
+        [0.1, 0.9, 0.93, 3.0].map(|rate| at_rate(all, rate)),
+        [true, true, false, false].map(Some)
+    );
+    // A sample leaves open what is near.
+    let sample = Gradients { covariance: Some([[0.01, 0.0], [0.0, 0.01]]), ..all };
+    assert_eq!(
+        [0.1, 0.9, 0.93, 3.0].map(|rate| at_rate(sample, rate)),
+        [Some(true), None, None, Some(false)]
+    );
+    // Two batches of a sample do not tell how far they are off.
+    let two = measure(&IMAGES[..4], 2, 6, 2.0);
+    assert_eq!((two.covariance, at_rate(two, 1e-9)), (None, None));
+}
+
 #[test]
 fn a_smaller_last_batch_counts_by_its_images() {
     // Six images as 4 + 2: by all orders the noise of a batch of four.
@@ -200,7 +318,8 @@ fn equal_images_have_no_noise() {
     let measured = measure(&[(2.0, 1.0); 8], 2, 8, 3.0);
     assert!(measured.noise.abs() < 1e-12 && near(measured.squared_norm, 16.0));
     let condition = measured.condition(RATE);
-    assert!(condition.left.abs() < 1e-9 && near(condition.right, 9.0 * 16.0) && condition.holds());
+    assert!(condition.left.abs() < 1e-9 && near(condition.right, 9.0 * 16.0));
+    assert_eq!(condition.holds(), Some(true));
     // At the bottom nothing moves, and there is nothing to gain or to lose.
     let bottom = measure(&[(2.0, 1.0); 8], 2, 8, 1.0);
     assert_eq!((bottom.lipschitz, bottom.steps), (0.0, 0));
@@ -210,18 +329,22 @@ fn equal_images_have_no_noise() {
 fn the_work_can_be_ended() {
     let batches = batches(&IMAGES, 2);
     let steps = NonZeroUsize::new(2).unwrap();
-    let probe = Probe { batches: &batches, population: 6, rate: RATE, steps, seed: 1 };
-    for last in 0..probe.gradients() {
-        let mut left = last;
-        let mut watch = || match left.checked_sub(1) {
-            Some(less) => {
-                left = less;
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(()),
-        };
-        let ended = probe.measure(&mut Parabola { w: 0.0 }, &at(2.0), &mut watch).unwrap();
-        assert_eq!(ended, None, "after {last}");
+    // A sample takes another pass, for the jackknife.
+    for (population, gradients) in [(Some(6), 3 + 2 * 4), (Some(12), 6 + 2 * 4), (None, 14)] {
+        let probe = Probe { batches: &batches, population, rate: RATE, steps, seed: 1 };
+        assert_eq!(probe.gradients(), gradients);
+        for last in 0..gradients {
+            let mut left = last;
+            let mut watch = || match left.checked_sub(1) {
+                Some(less) => {
+                    left = less;
+                    ControlFlow::Continue(())
+                }
+                None => ControlFlow::Break(()),
+            };
+            let ended = probe.measure(&mut Parabola::default(), &at(2.0), &mut watch).unwrap();
+            assert_eq!(ended, None, "after {last}");
+        }
     }
 }
 
@@ -229,10 +352,11 @@ fn the_work_can_be_ended() {
 fn what_cannot_be_measured_says_why() {
     let batches = batches(&IMAGES, 2);
     let steps = NonZeroUsize::MIN;
-    let probe = Probe { batches: &batches, population: 6, rate: RATE, steps, seed: 1 };
+    let population = Some(6);
+    let probe = Probe { batches: &batches, population, rate: RATE, steps, seed: 1 };
     let error = |probe: Probe<'_>, w: f32| {
         let mut watch = || ControlFlow::Continue(());
-        probe.measure(&mut Parabola { w: 0.0 }, &at(w), &mut watch).unwrap_err()
+        probe.measure(&mut Parabola::default(), &at(w), &mut watch).unwrap_err()
     };
     let one = Probe { batches: &batches[..1], ..probe };
     assert!(matches!(error(one, 2.0), StudyError::TooFewBatches { found: 1 }));
@@ -274,7 +398,7 @@ proptest! {
         let size = rate * rate * (condition.left.abs() + condition.right.abs());
         prop_assert!((predicted - change).abs() <= 2e-3 * size + 1e-6, "{} {}", predicted, change);
         if change.abs() > 4e-3 * size + 2e-6 {
-            prop_assert_eq!(condition.holds(), change < 0.0);
+            prop_assert_eq!(condition.holds(), Some(change < 0.0));
         }
     }
 }

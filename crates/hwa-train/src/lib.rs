@@ -15,6 +15,7 @@ mod experiment;
 mod final_pass;
 mod judge;
 mod keys;
+mod last_models;
 mod leader;
 mod log;
 mod measure;
@@ -48,6 +49,7 @@ pub use experiment::{
     ScheduleKind, ScheduleTable, Stop, Swa, WindowLengths, WindowText,
 };
 pub use final_pass::SealedTest;
+pub use last_models::last_models;
 pub use measure::evaluate;
 pub use mistake::mistake_in;
 pub use parse::ExperimentError;

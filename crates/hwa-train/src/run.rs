@@ -328,7 +328,9 @@ impl Run<'_> {
         mut closing: Closing,
         states: &StateStore,
     ) -> Result<Option<Summary>, TrainError> {
-        let summary = on_its_own_threads("the final pass", self.threads_per_model, || {
+        // The models are done: their threads are free.
+        let threads = self.threads_per_model * self.settings.plan.num_models.get();
+        let summary = on_its_own_threads("the final pass", threads, || {
             let checkpoints = self.dir.checkpoints();
             let cancelled = || self.interrupt.is_requested();
             let pass = FinalPass {

@@ -397,7 +397,7 @@ pub(crate) fn oldest_needed(plan: &Plan, pending: Option<usize>) -> usize {
     pending.map_or(1, |cycle| plan.oldest_member(cycle.saturating_sub(1).max(1)).min(cycle))
 }
 
-const WEIGHTS: &str = "weights";
+pub(crate) const WEIGHTS: &str = "weights";
 const MOMENTUM: &str = "momentum";
 const METHOD: &str = "method";
 
@@ -426,7 +426,7 @@ pub fn has_state(run: &Path) -> bool {
 }
 
 /// The manifests of complete states by their steps, oldest first.
-fn manifests_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>, TrainError> {
+pub(crate) fn manifests_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>, TrainError> {
     let mut found = Vec::new();
     for path in list(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

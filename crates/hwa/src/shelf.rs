@@ -7,6 +7,7 @@ use std::str::FromStr;
 use hwa_core::{HwaWeights, OuterWeights, Role, Weights, WindowSpec};
 use hwa_nn::{Head, ModelSpec, Task};
 use hwa_store::{CheckpointStore, InnerPosition, read_tensors};
+use hwa_train::{has_state, last_models};
 
 use crate::failure::Failure;
 use crate::opened::read_weights;
@@ -19,7 +20,8 @@ Weights are named
   outer:E         the average of the models after cycle E
   hwa:E           the run's window after cycle E; hwa:E:I is a window of I cycles
   inner:E:K       model K at the end of cycle E; inner:E:K:S after S steps of training.
-                  They are there if checkpoints.inner_cycles has cycle E
+                  They are there if checkpoints.inner_cycles has cycle E, and of the
+                  last cycle of a finished run
   a/file.pt       a file of safetensors or PyTorch
 outer and hwa alone are those of the last cycle.";
 
@@ -203,12 +205,38 @@ impl Shelf {
         // The last of them is the end of the cycle.
         match positions.iter().rfind(fits) {
             Some(at) => Ok(read_tensors(&store.inner_path(*at))?.0),
-            None => {
-                let mut cycles: Vec<usize> = positions.iter().map(|at| at.cycle).collect();
-                cycles.dedup();
-                Err(self.not_there(name, &kept(&cycles)))
-            }
+            None => match self.last(cycle, model, step)? {
+                Some(weights) => Ok(weights),
+                None => {
+                    let mut cycles: Vec<usize> = positions.iter().map(|at| at.cycle).collect();
+                    cycles.dedup();
+                    Err(self.not_there(name, &kept(&cycles)))
+                }
+            },
         }
+    }
+
+    /// A model of the last cycle, which a finished run has in its state.
+    fn last(
+        &self,
+        cycle: usize,
+        model: usize,
+        step: Option<u64>,
+    ) -> Result<Option<Weights>, Failure> {
+        let Some(run) = &self.run else { return Ok(None) };
+        if self.last_cycle()? != Some(cycle) {
+            return Ok(None);
+        }
+        let found = last_models(run)?.into_iter().nth(model);
+        let found = found.filter(|(at, _)| step.is_none_or(|step| step == *at));
+        Ok(found.map(|(_, weights)| weights))
+    }
+
+    /// The last cycle, if the run is finished and has its state still.
+    pub(crate) fn last_cycle(&self) -> Result<Option<usize>, Failure> {
+        let Some(run) = &self.run else { return Ok(None) };
+        let finished = run.join("summary.json").is_file() && has_state(run);
+        Ok(self.outer_cycles()?.last().copied().filter(|_| finished))
     }
 
     fn not_there(&self, name: &Name, kept: &str) -> Failure {

@@ -57,7 +57,11 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
         let (left, right) = (number(point, "left"), number(point, "right"));
         assert!((left - l / 2.0 * noise).abs() <= 1e-9 * left.abs(), "{point}");
         assert!((right - (1.0 / rate - l / 2.0) * square).abs() <= 1e-9 * right.abs(), "{point}");
-        assert_eq!(point["holds"], left <= right);
+        // All images: nothing is left open.
+        assert_eq!(point["holds"], if left <= right { "yes" } else { "no" });
+        for error in ["squared_norm_error", "noise_error", "difference_error"] {
+            assert_eq!(number(point, error), 0.0, "{point}");
+        }
         // Momentum 0.9: ten times the rate.
         let lasting = &point["with_momentum"];
         assert!((number(lasting, "rate") / rate - 10.0).abs() < 1e-9);
@@ -68,7 +72,7 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     for key in ["risk", "rate", "left", "right"] {
         assert_eq!(points[3][key], points[4][key]);
     }
-    let kept = run.join("analysis/points.jsonl");
+    let kept = run.join("analysis/gradients.jsonl");
     assert_eq!(fs::read_to_string(&kept).unwrap().lines().count(), 7);
 
     // Two models and their average: a triangle, with the average in the middle.
@@ -100,6 +104,12 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     let again = analyze(&run, &["--json", "--threads", "1"]);
     assert!(text(&again.stderr).contains("measured outer:3, 1 of 1"), "{}", text(&again.stderr));
     assert_eq!(json(&again), first, "threads change nothing");
+    // A file of something else is left alone.
+    let strange = format!("{lines}{{\"point\":1}}\n");
+    fs::write(&kept, &strange).unwrap();
+    failed(&analyze(&run, &[]), 1, "gradients.jsonl, line 8: expected a point of `hwa analyze`");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), strange);
+    fs::write(&kept, &lines).unwrap();
 
     // Other questions have other answers, beside the first ones.
     let fewer = json(&analyze(&run, &["--json", "--images", "70", "--steps", "1"]));
@@ -107,12 +117,34 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     assert_ne!(fewer["points"][0]["risk"], first["points"][0]["risk"]);
     let augmented = json(&analyze(&run, &["--json", "--augment", "--cycles", "2"]));
     assert_ne!(augmented["points"][0]["risk"], first["points"][0]["risk"]);
+    // Both leave something open: there is no end of augmented images.
+    for point in fewer["points"].as_array().unwrap().iter().chain([&augmented["points"][0]]) {
+        let error = number(point, "difference_error");
+        let (left, right) = (number(point, "left"), number(point, "right"));
+        let holds = match (right - left).abs() >= 2.0 * error {
+            true if left <= right => "yes",
+            true => "no",
+            false => "unclear",
+        };
+        assert!(error > 0.0 && number(point, "squared_norm_error") > 0.0, "{point}");
+        assert_eq!(point["holds"], holds);
+    }
+    let two = json(&analyze(&run, &["--json", "--images", "40", "--cycles", "2"]));
+    assert_eq!(two["points"][0]["difference_error"], Value::Null, "two batches tell none");
+    assert_eq!(two["points"][0]["holds"], "unclear");
     assert_eq!(json(&analyze(&run, &["--json", "--images", "all"])), first);
 
     // For people.
+    let sample = succeeded(&analyze(&run, &["--images", "80"]));
+    assert!(sample.contains(" ± ") && sample.contains("standard error"), "{sample}");
     let table = succeeded(&analyze(&run, &[]));
     for part in ["start of cycle 2", "end of cycle 3, model 1", "cycle 3 averaged", "|∇R|²"] {
         assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(!table.contains('±'), "{table}");
+    let page = fs::read_to_string(run.join("analysis/index.html")).unwrap();
+    for part in ["<h2>Both sides</h2>", "160 of 160 training images", "Distances and angles"] {
+        assert!(page.contains(part), "{part}: {page}");
     }
     assert!(table.contains("160 of 160 training images, mini-batches of 20, L over 3 steps"));
     assert!(table.contains("cosine: of their ways from the start of the cycle"), "{table}");
@@ -183,7 +215,7 @@ fn an_interrupt_keeps_what_was_measured() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let kept = run.join("analysis/points.jsonl");
+    let kept = run.join("analysis/gradients.jsonl");
     let began = Instant::now();
     while !kept.exists() {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing was measured");
@@ -192,7 +224,7 @@ fn an_interrupt_keeps_what_was_measured() {
     let interrupt = format!("kill -INT {}", analyzing.id());
     assert!(Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
     let output = analyzing.wait_with_output().unwrap();
-    failed(&output, 130, "points.jsonl, and the same command goes on from there");
+    failed(&output, 130, "gradients.jsonl, and the same command goes on from there");
     let before = fs::read_to_string(&kept).unwrap();
     let count = before.lines().count();
     assert!((1..10).contains(&count), "{count}");

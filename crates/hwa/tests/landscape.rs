@@ -50,15 +50,15 @@ fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
     let expected = evaluated["loss"].as_f64().unwrap();
     assert!((loss(best, "own") - expected).abs() < 1e-7 * expected, "{best} {evaluated}");
     assert_eq!(best["own"]["splits"][0]["images"], 160);
-    assert_eq!((&best["at"][0], &mark(&found, "inner:3:0")["at"][0]), (&0.0.into(), &1.0.into()));
+    assert_eq!((&best["at"][0], &mark(&found, "inner:4:0")["at"][0]), (&0.0.into(), &1.0.into()));
 
-    let line = run.join("landscape/line-best-inner_3_0");
+    let line = run.join("landscape/line-best-inner_4_0");
     let csv = fs::read_to_string(line.join("loss.csv")).unwrap();
     // Seven points of two splits, two rings, a head; the points at 0 and 1 are the weights.
     assert_eq!(csv.lines().count(), 7 * 2 + 2 + 1, "{csv}");
     assert!(csv.contains(&format!("train,0,{}", loss(best, "own"))), "{csv}");
     let page = fs::read_to_string(line.join("index.html")).unwrap();
-    assert!(page.contains("<svg") && page.contains("inner:3:0"));
+    assert!(page.contains("<svg") && page.contains("inner:4:0"));
 }
 
 #[test]
@@ -77,7 +77,11 @@ fn an_interrupted_plane_goes_on_and_threads_change_no_bit() {
     let (two, _) = plane("two", "2");
     assert_eq!(one, two);
     // A kill in the middle of a line: what is whole is kept.
-    let points = folder.path().join("two/points.jsonl");
+    let notebooks = || -> Vec<std::path::PathBuf> {
+        let entries = fs::read_dir(folder.path().join("two")).unwrap().flatten();
+        entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "jsonl")).collect()
+    };
+    let points = notebooks().remove(0);
     let whole = fs::read_to_string(&points).unwrap();
     assert_eq!(whole.lines().count(), 1 + 16 + 2 * 4);
     fs::write(&points, &whole[..whole.len() / 2]).unwrap();
@@ -91,8 +95,9 @@ fn an_interrupted_plane_goes_on_and_threads_change_no_bit() {
     assert_eq!(fs::metadata(&points).unwrap().len(), before);
     // Other points are not mixed with these.
     let out = folder.path().join("two");
-    let other = landscape("plane", &run, &["--size", "5", "-o", out.to_str().unwrap()]);
-    failed(&other, 2, "is of another landscape: `columns` is 4 there, expected 5");
+    succeeded(&landscape("plane", &run, &["--size", "2", "-o", out.to_str().unwrap()]));
+    assert_eq!(notebooks().len(), 2);
+    assert_eq!(fs::metadata(&points).unwrap().len(), before);
 }
 
 #[test]
@@ -129,7 +134,9 @@ fn random_and_principal_directions_show_the_way_of_the_run() {
     let output = landscape("pca", &run, &["--size", "3"]);
     succeeded(&output);
     assert!(text(&output.stderr).contains("of 4 outer weights"), "{}", text(&output.stderr));
-    succeeded(&landscape("random", &run, &["--size", "3", "--reach", "0.5"]));
+    let output = landscape("random", &run, &["--size", "3", "--reach", "0.5"]);
+    succeeded(&output);
+    assert!(text(&output.stderr).contains("`pca` shows it"), "{}", text(&output.stderr));
     for name in ["pca-outer", "random-best"] {
         let csv = run.join("landscape").join(name).join("train-loss.csv");
         let csv = fs::read_to_string(csv).unwrap();
@@ -166,11 +173,18 @@ fn what_cannot_be_drawn_says_why() {
     failed(&line(&["best", "outer:x"]), 2, "expected best, outer, outer:CYCLE");
     failed(&line(&["best"]), 2, "2 values required");
     failed(&line(&["best", "nowhere.pt"]), 1, "nowhere.pt");
+    failed(&line(&["best", "inner:4:2"]), 2, "has no inner:4:2");
     failed(&line(&["--from", "2", "--to", "1"]), 2, "expected from < to");
+    failed(&line(&["--from=-inf"]), 2, "expected from < to");
+    let huge = usize::MAX.to_string();
+    failed(&line(&["--points", &huge]), 2, "expected a number from 1 to 2000");
+    failed(&landscape("plane", &run, &["--size", &huge]), 2, "expected a number from 1 to 2000");
     failed(&landscape("random", &run, &["--reach", "0"]), 2, "expected more than 0");
     let nowhere = folder.path().join("nowhere");
     failed(&landscape("pca", &nowhere, &[]), 2, "is not a run directory");
     failed(&hwa(&["landscape", "line", "--model", "resnet8"]).output().unwrap(), 2, "--data");
+    fs::remove_file(run.join("summary.json")).unwrap();
+    failed(&line(&["--split", "test"]), 2, "the run is not finished");
 }
 
 fn figures(out: &Path, arguments: &[&str]) -> Output {
@@ -225,6 +239,8 @@ fn a_figure_that_there_is_not_is_refused() {
     let output = figures(folder.path(), &["figure7"]);
     failed(&output, 2, "\"figure7\" is no figure; expected all, swa-rate-sensitivity");
     failed(&hwa(&["figures"]).output().unwrap(), 2, "FIGURE");
+    let seeds = figures(folder.path(), &["restart", "--seeds", "9"]);
+    failed(&seeds, 2, "--seeds: restart has [1], expected one of them");
     let scaled = figures(folder.path(), &["restart", "--scale", "2"]);
     failed(&scaled, 2, "--scale must be above 0 and at most 1, found 2");
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is left behind");

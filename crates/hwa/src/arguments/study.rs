@@ -11,6 +11,14 @@ use crate::shelf::{NAMES, Name};
 
 /// Points along a side of a landscape, if nothing else is said.
 const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(24);
+/// And at most.
+const MOST: usize = 2000;
+
+/// So many points along a side as a machine can keep.
+fn points(text: &str) -> Result<NonZeroUsize, String> {
+    let found = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= MOST);
+    found.ok_or_else(|| format!("expected a number from 1 to {MOST}"))
+}
 
 /// A network and a data set, with the weights of a run or of files.
 #[derive(Debug, Default, Args)]
@@ -87,8 +95,8 @@ Examples:
   hwa landscape line --run runs/digits-hwa best outer:10
   hwa landscape line --model resnet20 --data cifar100 a.pt b.pt
 
-Without names it is the line from best to the last model that was kept, or to the last outer
-weights. Ctrl-C and the same command again: it goes on.
+Without names it is the line from best to the first model at its end; of a run under way, to
+the last outer weights. Ctrl-C and the same command again: it goes on.
 
 {}", NAMES))]
 pub(crate) struct LandscapeLine {
@@ -102,7 +110,7 @@ pub(crate) struct LandscapeLine {
     #[arg(long, default_value = "2", allow_negative_numbers = true)]
     pub(crate) to: f64,
     /// Points on it
-    #[arg(long, default_value = "61")]
+    #[arg(long, default_value = "61", value_parser = points)]
     pub(crate) points: NonZeroUsize,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,
@@ -128,7 +136,7 @@ pub(crate) struct LandscapePlane {
     #[arg(long, value_name = "WEIGHTS")]
     pub(crate) mark: Vec<Name>,
     /// Points along each side
-    #[arg(long, default_value_t = SIZE)]
+    #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     /// Chooses the random direction, if the three lie on a line
     #[arg(long, default_value = "1")]
@@ -152,7 +160,7 @@ pub(crate) struct LandscapeRandom {
     #[arg(long, default_value = "1")]
     pub(crate) reach: f64,
     /// Points along each side
-    #[arg(long, default_value_t = SIZE)]
+    #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     /// Chooses the directions
     #[arg(long, default_value = "1")]
@@ -175,7 +183,7 @@ pub(crate) struct LandscapePca {
     #[arg(default_value = "outer", value_name = "WEIGHTS")]
     pub(crate) centre: Name,
     /// Points along each side
-    #[arg(long, default_value_t = SIZE)]
+    #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,
@@ -214,7 +222,7 @@ pub(crate) struct Figures {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
     /// Points along each side of a landscape
-    #[arg(long, default_value_t = SIZE)]
+    #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     /// Images that a point of a landscape is evaluated on
     #[arg(long, default_value = "2560")]
@@ -248,7 +256,7 @@ A step of SGD is expected to lower the training loss R if
 with the gradient g of a mini-batch, ∇R of all training images, and the Lipschitz constant L of
 ∇R along the step. Both sides are measured where a cycle starts (outer:E-1), for each model at
 its end (inner:E:K) and for their average (outer:E). Every point takes a pass over the images,
-and one for each of --steps. Points that are measured are kept in points.jsonl: Ctrl-C loses
+and one for each of --steps. Points that are measured are kept in gradients.jsonl: Ctrl-C loses
 only the one under way. What the figures mean: docs/analyze.md in the repository.")]
 pub(crate) struct Analyze {
     #[command(flatten)]
@@ -290,9 +298,9 @@ impl FromStr for Images {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match (text, text.parse().map(NonZeroUsize::new)) {
-            ("all", _) | (_, Ok(None)) => Ok(Self::All),
+            ("all", _) => Ok(Self::All),
             (_, Ok(Some(most))) => Ok(Self::Most(most)),
-            (_, Err(_)) => Err("expected a number of images, or all".to_owned()),
+            (_, Ok(None) | Err(_)) => Err("expected a number of images, or all".to_owned()),
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
         LandscapeCommand::Line(line) => {
             let names = two(shelf, &line.weights)?;
             let extent = Extent { from: line.from, to: line.to, count: line.points };
-            if line.from.is_nan() || line.to.is_nan() || line.from >= line.to {
-                let (from, to) = (line.from, line.to);
+            let (from, to) = (line.from, line.to);
+            if !(from.is_finite() && to.is_finite() && from < to) {
                 return Err(Failure::usage(format!("--from {from} --to {to}: expected from < to")));
             }
             let view = View::line(shelf, [&names[0], &names[1]], extent)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     for remark in &view.remarks {
         tell(remark);
     }
-    let splits = splits(options, both);
+    let splits = splits(options, both)?;
     let folder = options.out.clone().unwrap_or_else(|| folder(options, kind, &names));
     let stop = interrupt()?;
     let cancelled = || stop.load(Ordering::Relaxed);
@@ -106,12 +106,13 @@ fn tell_of(landscape: &Landscape, folder: &std::path::Path, as_json: bool) {
     give(page.display());
 }
 
-/// Without names: the chosen weights and an individual model, or the last outer weights.
+/// Without names: the chosen weights and a model at the end; of a run under way, its last outer
+/// weights.
 fn two(shelf: &Shelf, given: &[Name]) -> Result<Vec<Name>, Failure> {
     if !given.is_empty() {
         return Ok(given.to_vec());
     }
-    let inner = shelf.inner_positions()?.last().map(|at| Name::Inner(at.cycle, 0, None));
+    let inner = shelf.last_cycle()?.map(|cycle| Name::Inner(cycle, 0, None));
     Ok(vec![Name::Best, inner.unwrap_or(Name::Outer(None))])
 }
 
@@ -138,23 +139,26 @@ fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Ve
 }
 
 /// Test is looked at only after the run has chosen.
-fn splits(options: &LandscapeOptions, both: bool) -> Vec<Split> {
+fn splits(options: &LandscapeOptions, both: bool) -> Result<Vec<Split>, Failure> {
     let unfinished =
         options.subject.run.as_ref().is_some_and(|r| !r.join("summary.json").is_file());
     if !options.split.is_empty() {
         if unfinished && options.split.contains(&Split::Test) {
-            tell("the run is not finished: what is chosen after a look at test is chosen on test");
+            return Err(Failure::usage(
+                "--split test: the run is not finished, and test images are for after its choice; \
+                 expected train or validation",
+            ));
         }
-        return options.split.clone();
+        return Ok(options.split.clone());
     }
-    match (both, unfinished) {
+    Ok(match (both, unfinished) {
         (false, _) => vec![Split::Train],
         (true, false) => vec![Split::Train, Split::Test],
         (true, true) => {
             tell("the run is not finished: validation images take the place of test");
             vec![Split::Train, Split::Validation]
         }
-    }
+    })
 }
 
 fn folder(options: &LandscapeOptions, kind: &str, names: &[Name]) -> PathBuf {

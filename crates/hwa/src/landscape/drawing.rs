@@ -5,6 +5,7 @@ use hwa_study::Reading;
 use hwa_train::Tally;
 
 use super::measuring::Landscape;
+use super::view::short;
 
 /// What is measured at a point.
 #[derive(Clone, Copy)]
@@ -86,7 +87,9 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
     }
     let readings = landscape.marks.iter().zip(&landscape.shadows);
     let rows = view.marks.iter().zip(readings).map(|(marked, (own, shadow))| {
-        let at: Vec<String> = marked.place.at.iter().map(|x| short(*x)).collect();
+        let at = marked.place.at.iter();
+        let at: Vec<String> =
+            at.map(|x| if x.abs() < 1e-9 { short(0.0) } else { short(*x) }).collect();
         let mut row = vec![marked.name.clone(), at.join(", ")];
         if beside {
             row.push(if marked.inside { "0".to_owned() } else { short(marked.place.residual) });
@@ -102,12 +105,6 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
         row
     });
     (head, rows.collect())
-}
-
-fn short(number: f64) -> String {
-    // Rounding leaves a minus before nothing.
-    let text = format!("{number:.2}");
-    if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
 fn series(landscape: &Landscape, split: usize, measure: Measure) -> Vec<f64> {
@@ -179,7 +176,7 @@ fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -
         .filter_map(|marked| Some(Spot { label: marked.name.clone(), at: at(&marked.place)? }));
     let paths = view.ways.iter().enumerate().map(|(number, way)| Series {
         name: way.name.clone(),
-        tone: Tone::Series([1, 3, 4, 7][number % 4]),
+        tone: Tone::Series([1, 5, 0, 3][number % 4]),
         points: way.places.iter().filter_map(at).collect(),
     });
     let value = Axis::measuring(&format!("{split} {}", measure.label));
@@ -193,7 +190,7 @@ fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -
         values: series(landscape, index, measure),
         spots: spots.collect(),
         paths: paths.collect(),
-        aspect: if view.square { Aspect::Equal } else { Aspect::default() },
+        aspect: if view.lengths { Aspect::Equal } else { Aspect::default() },
     };
     Figure {
         name: format!("{split}-{}", measure.name),

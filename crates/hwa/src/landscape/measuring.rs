@@ -18,8 +18,9 @@ use crate::failure::Failure;
 use crate::output::tell;
 use crate::studied::{Studied, Views};
 
-/// The relative standard error at which re-estimation of statistics stops.
-const TOLERANCE: f64 = 0.01;
+/// No error is as small: all images are used at every point, so that points differ by their
+/// weights alone.
+const TOLERANCE: f64 = 0.0;
 /// How often a log tells how far it is.
 const PAUSE: Duration = Duration::from_secs(20);
 
@@ -87,7 +88,8 @@ fn all(
     let mut notebook = Notebook::open(how.folder, &identity, total)?;
     let missing: Vec<usize> = (0..total).filter(|i| notebook.readings[*i].is_none()).collect();
     if !missing.is_empty() {
-        let statistics = how.studied.shuffled(Some(how.images), Views::Augmented)?;
+        let views = if augments(how) { Views::Augmented } else { Views::Plain };
+        let statistics = how.studied.shuffled(Some(how.images), views)?;
         let mut splits: Vec<Vec<Batch>> = Vec::new();
         for split in how.splits {
             splits.push(how.studied.images(*split, Some(how.images))?);
@@ -146,6 +148,11 @@ fn identity(view: &View, how: &Measuring<'_>) -> Result<Value, Failure> {
     Ok(identity)
 }
 
+/// Whether statistics come from augmented images: as the run's own, and usually.
+fn augments(how: &Measuring<'_>) -> bool {
+    how.studied.experiment.as_ref().is_none_or(|experiment| experiment.evaluate.augment)
+}
+
 /// What all readings depend on.
 fn what(how: &Measuring<'_>) -> Value {
     let (studied, splits) = (how.studied, how.splits.iter());
@@ -155,6 +162,7 @@ fn what(how: &Measuring<'_>) -> Value {
         "convolution": studied.convolution,
         "data": studied.data,
         "arithmetic": hwa_nn::arithmetic(),
+        "augmented": augments(how),
         "batch": studied.batch,
         "images": how.images,
         "splits": splits.map(|split| split.word()).collect::<Vec<_>>(),
@@ -191,6 +199,11 @@ impl Progress {
         let bar = Some(Counting::new("points")).filter(|bar| !plain && bar.is_shown());
         if before > 0 {
             tell(format_args!("{before} of {total} points were measured before"));
+        }
+        if let Some(bar) = &bar {
+            bar.show(before as u64, Some(total as u64));
+            // What was there before tells nothing of the speed.
+            bar.name("measuring");
         }
         Self { bar, before, done: before, total, began: now, told: now }
     }

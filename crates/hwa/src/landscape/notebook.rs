@@ -1,10 +1,11 @@
 //! Keeping what was measured.
 //!
-//! Every reading is a line of `points.jsonl`, written as it comes: an interrupted landscape goes on
-//! where it was. The first line says what the readings are of.
+//! Every reading is a line of `points-<number>.jsonl`, written as it comes: an interrupted landscape
+//! goes on where it was. The first line says what the readings are of, and the number is its
+//! checksum: landscapes that differ in anything do not share a file.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use hwa_store::StoreError;
@@ -14,8 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::Failure;
-
-const FILE: &str = "points.jsonl";
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -73,43 +72,46 @@ pub(super) struct Notebook {
 }
 
 impl Notebook {
-    /// Reads what is there, and refuses what is of something else.
+    /// What was measured of this before. Other landscapes in the folder have other files.
     pub(super) fn open(folder: &Path, identity: &Value, total: usize) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
-        let path = folder.join(FILE);
-        let mut readings: Vec<Option<Reading>> = (0..total).map(|_| None).collect();
-        let mut whole = 0;
-        if path.is_file() {
-            let file = File::open(&path).map_err(StoreError::io("read", &path))?;
-            let mut reader = BufReader::new(file);
-            let mut line = String::new();
-            let mut first = true;
-            // A line without an end, or that is none, is where the writer was killed.
-            while reader.read_line(&mut line).map_err(StoreError::io("read", &path))? > 0
-                && line.ends_with('\n')
-            {
-                if first {
-                    same(&path, identity, &line)?;
-                } else {
-                    let Ok(Line { point, reading }) = serde_json::from_str(&line) else { break };
-                    if let Some(place) = readings.get_mut(point) {
-                        *place = Some(reading.into());
-                    }
-                }
-                whole += line.len() as u64;
-                first = false;
-                line.clear();
-            }
-        }
-        let file = File::options().create(true).write(true).truncate(false).open(&path);
+        let number = crc32fast::hash(identity.to_string().as_bytes());
+        let path = folder.join(format!("points-{number:08x}.jsonl"));
+        let file = File::options().create(true).read(true).append(true).open(&path);
         let file = file.map_err(StoreError::io("open", &path))?;
-        file.set_len(whole).map_err(StoreError::io("write", &path))?;
-        let mut notebook = Self { path, file, readings };
-        notebook.file.seek(SeekFrom::End(0)).map_err(StoreError::io("write", &notebook.path))?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(StoreError::InUse { path }.into());
+        }
+        let mut notebook = Self { path, file, readings: (0..total).map(|_| None).collect() };
+        let whole = notebook.read(identity)?;
+        // What follows a line that is not whole was never written.
+        let cut = notebook.file.set_len(whole);
+        cut.map_err(StoreError::io("write", &notebook.path))?;
         if whole == 0 {
             notebook.write(identity)?;
         }
         Ok(notebook)
+    }
+
+    /// Reads the lines that are whole, and tells how many bytes they are.
+    fn read(&mut self, identity: &Value) -> Result<u64, Failure> {
+        let mut reader = BufReader::new(&self.file);
+        let (mut line, mut whole) = (String::new(), 0);
+        while reader.read_line(&mut line).map_err(StoreError::io("read", &self.path))? > 0
+            && line.ends_with('\n')
+        {
+            if whole == 0 {
+                same(&self.path, identity, &line)?;
+            } else {
+                let Ok(Line { point, reading }) = serde_json::from_str(&line) else { break };
+                if let Some(place) = self.readings.get_mut(point) {
+                    *place = Some(reading.into());
+                }
+            }
+            whole += line.len() as u64;
+            line.clear();
+        }
+        Ok(whole)
     }
 
     /// Adds what was measured at a point.
@@ -127,25 +129,15 @@ impl Notebook {
     }
 }
 
-/// Refuses readings of something else, by the first thing that differs.
+/// Refuses a file that begins with something else.
 fn same(path: &Path, identity: &Value, line: &str) -> Result<(), Failure> {
-    let found: Value = serde_json::from_str(line).unwrap_or_default();
-    if found == *identity {
-        return Ok(());
+    match serde_json::from_str::<Value>(line) {
+        Ok(found) if found == *identity => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "{} does not begin with what it is of; it can be removed",
+            path.display()
+        ))),
     }
-    let keys = identity.as_object().into_iter().flatten();
-    let other = keys.into_iter().find(|(key, value)| found.get(key) != Some(value));
-    let what = match other {
-        Some((key, value)) if found.get(key).is_some() => {
-            format!("`{key}` is {} there, expected {value}", found[key])
-        }
-        Some((key, _)) => format!("`{key}` is missing there"),
-        None => "it has more than is known here".to_owned(),
-    };
-    Err(Failure::usage(format!(
-        "{} is of another landscape: {what}; -o chooses another folder",
-        path.display()
-    )))
 }
 
 #[cfg(test)]
@@ -167,7 +159,7 @@ mod tests {
         notebook.add(2, reading(1.5)).unwrap();
         notebook.add(0, reading(f64::NAN)).unwrap();
         drop(notebook);
-        let path = folder.path().join(FILE);
+        let path = only_file(folder.path());
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("{whole}{{\"point\":1,\"rea")).unwrap();
         let mut notebook = Notebook::open(folder.path(), &identity, 3).unwrap();
@@ -181,13 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn readings_of_something_else_are_refused_by_what_differs() {
+    fn other_landscapes_have_other_files_and_each_has_one_writer() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Notebook::open(folder.path(), &json!({ "view": "a", "seed": 1 }), 1).unwrap());
-        let other = Notebook::open(folder.path(), &json!({ "view": "a", "seed": 2 }), 1);
-        let text = other.err().unwrap().to_string();
-        assert!(text.contains("`seed` is 1 there, expected 2"), "{text}");
-        fs::write(folder.path().join(FILE), "no JSON\n").unwrap();
-        assert!(Notebook::open(folder.path(), &json!({ "view": "a" }), 1).is_err());
+        let first = Notebook::open(folder.path(), &json!({ "view": "a", "seed": 1 }), 1).unwrap();
+        drop(Notebook::open(folder.path(), &json!({ "view": "a", "seed": 2 }), 1).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let again = Notebook::open(folder.path(), &json!({ "view": "a", "seed": 1 }), 1);
+        assert!(again.err().unwrap().to_string().contains("in use"));
+        drop(first);
+        assert!(Notebook::open(folder.path(), &json!({ "view": "a", "seed": 1 }), 1).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = json!({ "view": "a" });
+        drop(Notebook::open(folder.path(), &identity, 1).unwrap());
+        let path = only_file(folder.path());
+        fs::write(&path, "no JSON\n").unwrap();
+        assert!(Notebook::open(folder.path(), &identity, 1).is_err());
+        assert_eq!(fs::read_to_string(path).unwrap(), "no JSON\n");
+    }
+
+    fn only_file(folder: &Path) -> PathBuf {
+        fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
     }
 }

@@ -8,10 +8,10 @@ use hwa_study::{Direction, Frame, Place, StudyError, principal};
 use crate::failure::Failure;
 use crate::shelf::{Name, Shelf};
 
-/// What is left of a distance by rounding, as a share of the weights' own length.
-const ROUNDING: f64 = 1e-6;
 /// Room around what is marked, as a share of its extent.
 const ROOM: f64 = 0.35;
+/// The narrower side of a picture is at least this share of the wider one.
+const LEAST_SPAN: f64 = 0.6;
 /// Weights of a run that its way is drawn through, at most.
 const MOST_ON_A_PATH: usize = 64;
 
@@ -26,7 +26,7 @@ pub(crate) struct View {
     /// What stands at its axes.
     pub(crate) labels: [String; 2],
     /// Whether both axes are lengths, so that the picture must not be stretched.
-    pub(crate) square: bool,
+    pub(crate) lengths: bool,
     pub(crate) marks: Vec<Marked>,
     /// Ways over it.
     pub(crate) ways: Vec<Way>,
@@ -80,7 +80,7 @@ impl View {
             columns: extent.points(),
             rows: Vec::new(),
             labels: [format!("0 is {from}, 1 is {to}"), String::new()],
-            square: false,
+            lengths: false,
             marks: Vec::new(),
             ways: Vec::new(),
             remarks: Vec::new(),
@@ -120,7 +120,7 @@ impl View {
             columns: Vec::new(),
             rows: Vec::new(),
             labels: [format!("distance from {a} towards {b}"), "distance across".to_owned()],
-            square: true,
+            lengths: true,
             marks: Vec::new(),
             ways: Vec::new(),
             remarks,
@@ -153,13 +153,14 @@ impl View {
             columns: extent.points(),
             rows: extent.points(),
             labels: [label("first"), label("second")],
-            square: true,
+            lengths: true,
             marks: Vec::new(),
             ways: Vec::new(),
             remarks: Vec::new(),
         };
         let (cycles, outer) = outer_weights(shelf)?;
         view.walk(way_of(&cycles), &outer)?;
+        view.compare_with_the_grid();
         view.mark(centre.to_string(), weights)?;
         Ok(view)
     }
@@ -180,10 +181,10 @@ impl View {
             columns: Vec::new(),
             rows: Vec::new(),
             labels: [
-                format!("first principal direction ({first:.1} % of the way)"),
+                format!("first principal direction ({first:.1} % of the squared distances)"),
                 format!("second ({second:.1} %)"),
             ],
-            square: false,
+            lengths: true,
             marks: Vec::new(),
             ways: Vec::new(),
             remarks: vec![format!(
@@ -213,16 +214,22 @@ impl View {
             columns: Vec::new(),
             rows: Vec::new(),
             labels: [
-                format!("first principal direction ({first:.0} % of the distances)"),
+                format!("first principal direction ({first:.0} % of the squared distances)"),
                 format!("second ({second:.0} %)"),
             ],
-            square: true,
+            lengths: true,
             marks: Vec::new(),
             ways: Vec::new(),
             remarks: Vec::new(),
         };
         for (name, weights) in ways {
             view.walk(name.clone(), weights)?;
+        }
+        // Their own loss stands beside the projected one in a table.
+        for (name, weights) in ways {
+            if let Some(last) = weights.last() {
+                view.mark(format!("end of {name}"), last.clone())?;
+            }
         }
         view.mark(name, centre.clone())?;
         view.spread(size);
@@ -247,7 +254,7 @@ impl View {
             return Ok(());
         }
         let place = self.frame.place(&weights)?;
-        let inside = place.residual <= ROUNDING * self.frame.scale();
+        let inside = self.frame.is_rounding(place.residual);
         self.marks.push(Marked { name, weights, place, inside });
         Ok(())
     }
@@ -256,10 +263,39 @@ impl View {
     fn walk(&mut self, name: String, weights: &[Weights]) -> Result<(), Failure> {
         let places = weights.iter().map(|weights| self.frame.place(weights));
         let places = places.collect::<Result<Vec<Place>, _>>()?;
-        if !places.is_empty() {
-            self.ways.push(Way { name, places });
+        let (Some(first), Some(last)) = (weights.first(), weights.last()) else { return Ok(()) };
+        let beside = places.iter().map(|place| place.residual).fold(0.0, f64::max);
+        if !self.frame.is_rounding(beside) {
+            let length = Direction::between(first, last).map_err(StudyError::from)?.norm();
+            self.remarks.push(format!(
+                "{name}: up to {} beside the plane, where its ends are {} apart; what is drawn is \
+                 its projection, and the loss there is not its own",
+                short(beside),
+                short(length)
+            ));
         }
+        self.ways.push(Way { name, places });
         Ok(())
+    }
+
+    /// Says so, if the ways are too small to be seen.
+    fn compare_with_the_grid(&mut self) {
+        let cell = |numbers: &[f64]| match numbers {
+            [first, second, ..] => second - first,
+            _ => f64::INFINITY,
+        };
+        let cells = [cell(&self.columns), cell(&self.rows)];
+        let in_a_cell = |way: &Way| {
+            let near = |place: &Place| place.at.iter().zip(cells).all(|(x, cell)| x.abs() < cell);
+            way.places.iter().all(near)
+        };
+        if !self.ways.is_empty() && self.ways.iter().all(in_a_cell) {
+            self.remarks.push(
+                "random directions are nearly at a right angle to the way of the run: all of it is \
+                 seen within a cell of the grid; `pca` shows it"
+                    .to_owned(),
+            );
+        }
     }
 
     /// Chooses points around what is to be seen.
@@ -275,8 +311,7 @@ impl View {
         let spans = [bounds(0), bounds(1)];
         let widest = spans.iter().map(|(low, high)| high - low).fold(0.0, f64::max);
         let extents = spans.map(|(low, high)| {
-            // A picture that is not stretched is a square.
-            let span = if self.square { widest } else { (high - low).max(0.05 * widest) };
+            let span = (high - low).max(LEAST_SPAN * widest);
             let (middle, half) = ((low + high) / 2.0, span * (0.5 + ROOM));
             Extent { from: middle - half, to: middle + half, count: size }
         });
@@ -307,6 +342,16 @@ fn on_the_way(cycles: &[usize]) -> Vec<usize> {
     }
     let last = MOST_ON_A_PATH - 1;
     (0..MOST_ON_A_PATH).map(|i| cycles[i * (cycles.len() - 1) / last]).collect()
+}
+
+/// A distance for people.
+pub(super) fn short(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        size if !(1e-3..1e4).contains(&size) => format!("{number:.1e}"),
+        size if size < 1.0 => format!("{number:.4}"),
+        _ => format!("{number:.2}"),
+    }
 }
 
 fn named(error: StudyError, names: &[&Name]) -> Failure {

@@ -111,51 +111,56 @@ impl Stock {
                 "--cycles: found {number}, expected cycles of the run, 1 to {last}"
             )));
         };
-        let before = number.checked_sub(1).filter(|before| self.outer.contains(before));
-        let models: Vec<usize> =
-            self.inner.iter().filter(|(c, _)| *c == number).map(|(_, model)| *model).collect();
-        let average = self.outer.contains(&number);
-        if before.is_none() && models.is_empty() && !average {
+        let places = self.places(number, cycle.start, cycle.end);
+        if places.is_empty() {
             return Err(Failure::usage(format!(
                 "--cycles: the run keeps no weights of cycle {number}; checkpoints.outer_every and \
                  checkpoints.inner_cycles choose what is kept"
             )));
         }
-        let mut place = |position, name, step: u64| {
+        for (position, name, step) in places {
             let rate = plan.schedule.rate(step.min(plan.max_steps.get() - 1));
             chosen.places.push(Place { cycle: number, position, name, step, rate });
-        };
-        if let Some(before) = before {
-            place(Position::Start, Name::Outer(Some(before)), cycle.start);
         }
-        for model in &models {
-            place(Position::End(*model), Name::Inner(number, *model, None), cycle.end);
-        }
-        if average {
-            place(Position::Average, Name::Outer(Some(number)), cycle.end);
-        }
-        match (before, number) {
-            (Some(_), _) => {}
-            (None, 1) => chosen.notes.push(
-                "cycle 1: its start, the initial weights, is not kept: no angles are seen from it"
-                    .to_owned(),
-            ),
-            (None, _) => chosen.notes.push(format!(
-                "cycle {number}: its start, outer:{}, is not kept (checkpoints.outer_every)",
-                number - 1
-            )),
-        }
-        if let Some(before) = before {
-            let names = self.names(number, &models, plan);
-            let from = Name::Outer(Some(before));
-            chosen.views.push(View { cycle: number, from, names });
+        match self.before(number) {
+            Some(before) => chosen.views.push(View {
+                cycle: number,
+                from: Name::Outer(Some(before)),
+                names: self.names(number, plan),
+            }),
+            None => chosen.notes.push(no_start(number)),
         }
         Ok(())
     }
 
+    /// The cycle whose average a cycle starts from, if it is kept.
+    fn before(&self, cycle: usize) -> Option<usize> {
+        cycle.checked_sub(1).filter(|before| self.outer.contains(before))
+    }
+
+    /// The models that are kept at the end of a cycle.
+    fn models(&self, cycle: usize) -> impl Iterator<Item = usize> {
+        self.inner.iter().filter(move |(c, _)| *c == cycle).map(|(_, model)| *model)
+    }
+
+    /// The weights of a cycle that are kept, with the steps made before.
+    fn places(&self, cycle: usize, start: u64, end: u64) -> Vec<(Position, Name, u64)> {
+        let before =
+            self.before(cycle).map(|before| (Position::Start, Name::Outer(Some(before)), start));
+        let models = self
+            .models(cycle)
+            .map(|model| (Position::End(model), Name::Inner(cycle, model, None), end));
+        let average = self.outer.contains(&cycle).then_some((
+            Position::Average,
+            Name::Outer(Some(cycle)),
+            end,
+        ));
+        before.into_iter().chain(models).chain(average).collect()
+    }
+
     /// Inner, outer and HWA weights of a cycle, as far as they are kept.
-    fn names(&self, cycle: usize, models: &[usize], plan: &Plan) -> Vec<Name> {
-        let inner = models.iter().map(|model| Name::Inner(cycle, *model, None));
+    fn names(&self, cycle: usize, plan: &Plan) -> Vec<Name> {
+        let inner = self.models(cycle).map(|model| Name::Inner(cycle, model, None));
         let outer = self.outer.contains(&cycle).then_some(Name::Outer(Some(cycle)));
         let window = plan.windows.first().filter(|window| {
             let members = window.oldest(cycle)..=cycle;
@@ -164,6 +169,18 @@ impl Stock {
         });
         let hwa = window.map(|_| Name::Hwa(Some(cycle), None));
         inner.chain(outer).chain(hwa).collect()
+    }
+}
+
+/// That a cycle has no start to look at.
+fn no_start(cycle: usize) -> String {
+    match cycle {
+        0 | 1 => "cycle 1: its start, the initial weights, is not kept: no angles are seen from it"
+            .to_owned(),
+        _ => format!(
+            "cycle {cycle}: its start, outer:{}, is not kept (checkpoints.outer_every)",
+            cycle - 1
+        ),
     }
 }
 

@@ -37,9 +37,14 @@ pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn sheet(found: &Found) -> Sheet {
-    let mut parts = parts(found);
-    parts.push(Part::Heading("Distances and angles".to_owned()));
-    parts.push(table(shown::pairs(found, shown::short)));
+    let mut parts = figures(found);
+    parts.push(Part::Heading("Both sides".to_owned()));
+    parts.extend(numbers(found));
+    if !found.angles.is_empty() {
+        parts.push(Part::Heading("Distances and angles".to_owned()));
+        parts.push(table(shown::pairs(found, shown::short)));
+        parts.push(Part::Text(shown::COSINE.to_owned()));
+    }
     Sheet {
         title: "The convergence condition".to_owned(),
         lead: "A step of SGD is expected to lower the training loss while the left side is below \
@@ -51,10 +56,20 @@ fn sheet(found: &Found) -> Sheet {
 
 /// The figures and the table of the condition.
 pub(crate) fn parts(found: &Found) -> Vec<Part> {
-    let figures = [sides(found), ratio(found), risks(found)].map(Part::Figure);
-    let mut parts = Vec::from(figures);
-    parts.push(table(shown::conditions(found)));
+    let mut parts = figures(found);
+    parts.extend(numbers(found));
     parts
+}
+
+fn figures(found: &Found) -> Vec<Part> {
+    [sides(found), ratio(found), risks(found)].map(Part::Figure).into()
+}
+
+/// The table, what its columns are, and what the reader should know.
+fn numbers(found: &Found) -> Vec<Part> {
+    let texts = shown::legend(found).into_iter().chain(found.notes.iter().cloned());
+    let table = table(shown::conditions(found));
+    std::iter::once(table).chain(texts.map(Part::Text)).collect()
 }
 
 /// The first row is the head.
@@ -86,35 +101,41 @@ fn sides(found: &Found) -> Figure {
     )
 }
 
-/// How far the left side is above the right one.
+/// What a step is expected to lose over what it gains. Unlike the ratio of the sides, it is
+/// above zero wherever there is a gradient.
 fn ratio(found: &Found) -> Figure {
-    let plain = |place: &Place, gradients: &Gradients| {
-        let condition = gradients.condition(place.rate);
-        condition.left / condition.right
-    };
-    let lasting = |place: &Place, gradients: &Gradients| {
-        let condition = gradients.condition(found.lasting(place.rate));
-        condition.left / condition.right
-    };
     let series = PLACES.iter().flat_map(|(word, dark, light)| {
-        let one = |name: String, tone, of: &dyn Fn(&Place, &Gradients) -> f64| Series {
+        let one = |name: String, tone, rate: &dyn Fn(f64) -> f64| Series {
             name,
             tone: Tone::Series(tone),
-            points: by_cycle(found, word, of),
+            points: lost_over_gained(found, word, rate),
         };
         let name = place_name(word);
         let momentum = format!("{name}, with momentum");
-        [one(name.to_owned(), *dark, &plain), one(momentum, *light, &lasting)]
+        let plain = one(name.to_owned(), *dark, &|rate| rate);
+        [plain, one(momentum, *light, &|rate| found.lasting(rate))]
     });
     lines(
         "ratio",
-        "The left side over the right side",
-        "Above 1 the condition does not hold: a step is expected to raise the training loss. With \
-         momentum, the rate is rate / (1 - momentum), what a gradient moves the weights by in the \
-         end. Where the right side is not above zero, nothing is drawn.",
-        Axis::measuring("left / right").logarithmic(),
+        "What a step loses over what it gains",
+        "rate L (noise + |∇R|²) / (2 |∇R|²), which is the condition as one number: above 1 the \
+         condition does not hold, and a step is expected to raise the training loss. Of several \
+         models, the mean above over the mean below. With momentum, the rate is \
+         rate / (1 - momentum), what a gradient moves the weights by in the end. Where |∇R|² is \
+         not above zero, nothing is drawn.",
+        Axis::measuring("lost / gained").logarithmic(),
         series.collect(),
     )
+}
+
+/// By cycle; not a number where nothing is gained.
+fn lost_over_gained(found: &Found, word: &str, rate: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    let lost = by_cycle(found, word, &|place, gradients| {
+        rate(place.rate) * gradients.lipschitz * (gradients.noise + gradients.squared_norm)
+    });
+    let gained = by_cycle(found, word, &|_, gradients| 2.0 * gradients.squared_norm);
+    let share = |lost: f64, gained: f64| if gained > 0.0 { lost / gained } else { f64::NAN };
+    lost.iter().zip(gained).map(|((x, lost), (_, gained))| (*x, share(*lost, gained))).collect()
 }
 
 /// The training loss where a cycle starts, where its models end and of their average.
@@ -163,4 +184,76 @@ fn by_cycle(found: &Found, word: &str, of: &dyn Fn(&Place, &Gradients) -> f64) -
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     points.iter().map(|(cycle, values)| (*cycle as f64, mean(values))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cycles::Position;
+    use super::*;
+    use crate::shelf::Name;
+
+    fn point(position: Position, squared_norm: f64, lipschitz: f64) -> (Place, Gradients) {
+        let name = Name::Outer(Some(1));
+        let place = Place { cycle: 1, position, name, step: 0, rate: 0.5 };
+        let (images, batch, steps) = (8, 2, 1);
+        let covariance = Some([[0.0; 2]; 2]);
+        let (risk, noise) = (1.0, 3.0);
+        let gradients =
+            Gradients { risk, squared_norm, noise, covariance, lipschitz, images, batch, steps };
+        (place, gradients)
+    }
+
+    fn found(points: Vec<(Place, Gradients)>) -> Found {
+        Found {
+            folder: PathBuf::new(),
+            momentum: 0.5,
+            population: 16,
+            augmented: true,
+            notes: vec!["a note".to_owned()],
+            points,
+            angles: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_lost_over_what_is_gained_is_above_one_where_the_condition_does_not_hold() {
+        // With L = 8 and rate 0.5, 1/rate - L/2 = -2: the right side is below zero. With L = 1
+        // it is 1.5, and both sides are 1.5: the border.
+        for (lipschitz, expected) in [(8.0, 8.0), (1.0, 1.0), (0.25, 0.25)] {
+            let (place, gradients) = point(Position::Start, 1.0, lipschitz);
+            let found = found(vec![(place, gradients)]);
+            let holds = gradients.condition(0.5).holds().unwrap();
+            let [(_, ratio)] = lost_over_gained(&found, "start", &|rate| rate)[..] else {
+                panic!("one point")
+            };
+            assert_eq!((ratio, holds), (expected, expected <= 1.0));
+            let momentum = lost_over_gained(&found, "start", &|rate| found.lasting(rate));
+            assert_eq!(momentum, [(1.0, 2.0 * expected)]);
+        }
+    }
+
+    #[test]
+    fn models_are_averaged_above_and_below_and_without_a_gradient_there_is_nothing() {
+        // 0.5 · 2 · (3 + 2) = 5 over 4, and 0.5 · 2 · (3 - 1) = 2 over -2: 3.5 over 1.
+        let ends = [(0, 2.0), (1, -1.0)];
+        let points = ends.map(|(model, square)| point(Position::End(model), square, 2.0));
+        assert_eq!(lost_over_gained(&found(points.into()), "end", &|rate| rate), [(1.0, 3.5)]);
+        let nothing = found(vec![point(Position::Start, 0.0, 2.0)]);
+        assert!(lost_over_gained(&nothing, "start", &|rate| rate)[0].1.is_nan());
+    }
+
+    #[test]
+    fn the_page_says_what_the_terminal_says() {
+        let found = found(vec![point(Position::Start, -1.0, 2.0)]);
+        let page = sheet(&found).page(PageOptions::default()).unwrap().html;
+        for part in [
+            "<h2>Both sides</h2>",
+            "8 of 16 training images (augmented), mini-batches of 2, L over 1 steps",
+            "not above its own noise",
+            "a note",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(shown::text(&found).contains("8 of 16 training images (augmented)"));
+    }
 }

@@ -1,7 +1,8 @@
-//! What was measured before: `points.jsonl`, a line for each point with what was asked.
+//! What was measured before: `gradients.jsonl`, a line for each point with what was asked.
 //!
 //! The file is replaced as a whole after every point, so that an interrupt at any moment leaves
-//! one that can be read. Points that were asked for otherwise stay in it.
+//! one that can be read. Points that were asked for otherwise stay in it, and a file that holds
+//! anything else is refused: it is not ours to replace.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::output::tell;
+
+const FILE: &str = "gradients.jsonl";
 
 /// Everything that a measurement depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,20 +57,23 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Reads what is in a folder. Lines that are none of ours are dropped, and that is told.
+    /// Reads what is in a folder. A last line that was torn off is dropped, and that is told.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join("points.jsonl");
+        let path = folder.join(FILE);
         let text = if path.exists() { read_to_string(&path)? } else { String::new() };
-        let (mut lines, mut strange) = (Vec::new(), 0);
-        for line in text.lines() {
+        let mut lines = Vec::new();
+        for (number, line) in text.split_inclusive('\n').enumerate() {
+            let place = || format!("{}, line {}", path.display(), number + 1);
             match serde_json::from_str(line) {
                 Ok(line) => lines.push(line),
-                Err(_) => strange += 1,
+                Err(error) if error.is_eof() && !line.ends_with('\n') => {
+                    tell(format_args!("{}: is torn off and measured again", place()));
+                }
+                Err(error) => {
+                    let place = format!("{}: expected a point of `hwa analyze`", place());
+                    return Err(Failure::Run(anyhow::Error::new(error).context(place)));
+                }
             }
-        }
-        if strange > 0 {
-            let place = path.display();
-            tell(format_args!("{place}: {strange} lines cannot be read and are measured again"));
         }
         Ok(Self { path, lines })
     }
@@ -153,6 +159,7 @@ mod tests {
             risk: 0.1,
             squared_norm: 1.0 / 3.0,
             noise: 0.2,
+            covariance: Some([[0.1, 0.2], [0.2, 1.0 / 3.0]]),
             lipschitz: 7.0,
             images: 40,
             batch: 20,
@@ -165,11 +172,25 @@ mod tests {
         assert_eq!(kept.find(&asked(0.1)), Some(found));
         assert_eq!(kept.find(&asked(1.0 / 3.0)).unwrap().risk, 0.2);
         assert_eq!(kept.find(&asked(0.3)), None);
-        let path = folder.path().join("points.jsonl");
+        let path = folder.path().join(FILE);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 9]).unwrap();
         let torn = Kept::open(folder.path()).unwrap();
         assert_eq!(torn.find(&asked(0.1)), Some(found));
         assert_eq!(torn.find(&asked(1.0 / 3.0)), None);
+        // Only its end is missing.
+        std::fs::write(&path, text.trim_end()).unwrap();
+        let whole = Kept::open(folder.path()).unwrap();
+        assert!(whole.find(&asked(1.0 / 3.0)).is_some());
+
+        for strange in ["no JSON\n", "no JSON", "\n", "{\"point\":1}\n", "{\"point\":1}"] {
+            std::fs::write(&path, format!("{text}{strange}")).unwrap();
+            let error = Kept::open(folder.path()).err().unwrap().to_string();
+            let expected = format!("{}, line 3: expected a point", path.display());
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        std::fs::write(&path, format!("{{\"asked\":\n{text}")).unwrap();
+        let error = Kept::open(folder.path()).err().unwrap().to_string();
+        assert!(error.contains("line 1: expected a point"), "torn, but not at the end: {error}");
     }
 }

@@ -4,23 +4,21 @@ mod cycles;
 mod drawn;
 mod kept;
 mod shown;
+mod work;
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use hwa_core::Weights;
 use hwa_data::Batch;
 use hwa_report::Part;
 use hwa_store::StoreError;
-use hwa_study::{Angles, Gradients, Probe, StudyError};
-use hwa_train::{Data, Experiment};
+use hwa_study::{Angles, Gradients, StudyError};
 
 use crate::arguments::{Analyze, Images};
-use crate::counting::{Counting, interrupt};
+use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::opened;
@@ -29,7 +27,8 @@ use crate::shelf::Name;
 use crate::studied::{Studied, Views};
 
 use cycles::{Chosen, Place, View};
-use kept::{Asked, Kept};
+use kept::Kept;
+use work::Work;
 
 /// Asked before every batch; true ends the work.
 type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -42,6 +41,10 @@ struct Found {
     momentum: f64,
     /// The training images that there are.
     population: usize,
+    /// Whether images were augmented.
+    augmented: bool,
+    /// What the reader should know, a line each.
+    notes: Vec<String>,
     /// What was measured, place by place.
     points: Vec<(Place, Gradients)>,
     /// Distances and angles, cycle by cycle.
@@ -107,6 +110,8 @@ fn look(arguments: &Analyze, folder: PathBuf, cancelled: Cancelled<'_>) -> Resul
         folder,
         momentum: experiment.optimizer.momentum,
         population,
+        augmented: arguments.augment,
+        notes,
         angles: angles.collect::<Result<_, Failure>>()?,
         points: places.into_iter().zip(measured).collect(),
     })
@@ -143,111 +148,4 @@ fn angles(studied: &Studied, view: &View) -> Result<Angles, Failure> {
 
 fn at(name: &Name, error: StudyError) -> Failure {
     Failure::Run(anyhow::Error::new(error).context(name.to_string()))
-}
-
-/// Point after point, each with all threads.
-struct Work<'a> {
-    arguments: &'a Analyze,
-    studied: &'a Studied,
-    experiment: &'a Experiment,
-    batches: &'a [Batch],
-    population: usize,
-    cancelled: Cancelled<'a>,
-}
-
-impl Work<'_> {
-    /// What is known or measured at each of the places.
-    fn all(&self, places: &[Place], kept: &mut Kept) -> Result<Vec<Gradients>, Failure> {
-        let asked: Vec<Asked> =
-            places.iter().map(|place| self.asked(place)).collect::<Result<_, _>>()?;
-        // The average of a cycle is the start of the next: one point, in two places.
-        let mut missing: Vec<(&Place, &Asked)> = Vec::new();
-        for (place, asked) in places.iter().zip(&asked) {
-            let known = kept.find(asked).is_some() || missing.iter().any(|(_, m)| *m == asked);
-            if !known {
-                missing.push((place, asked));
-            }
-        }
-        let bar = Counting::new("gradients");
-        let loud = !self.arguments.plain && bar.is_shown();
-        let (began, points) = (Instant::now(), missing.len());
-        let mut replica = self.studied.blank()?;
-        let mut done = 0;
-        for (number, (place, asked)) in missing.into_iter().enumerate() {
-            let probe = self.probe(place);
-            let total = (probe.gradients() * points) as u64;
-            if loud {
-                bar.name(&place.name.to_string());
-            }
-            let mut watch = || {
-                if (self.cancelled)() {
-                    return ControlFlow::Break(());
-                }
-                done += 1;
-                if loud {
-                    bar.show(done, Some(total));
-                }
-                ControlFlow::Continue(())
-            };
-            let weights = self.studied.shelf.get(&place.name)?;
-            let measured = probe.measure(replica.as_mut(), &weights, &mut watch);
-            let Some(found) = measured.map_err(|error| at(&place.name, error))? else {
-                return Err(Failure::Cancelled { advice: kept.advice() });
-            };
-            kept.add(asked.clone(), found)?;
-            if !loud {
-                let line = progress(number + 1, points, began.elapsed());
-                tell(format_args!("measured {}, {line}", place.name));
-            }
-        }
-        let known = asked.iter().map(|asked| kept.find(asked));
-        let gone = || Failure::Run(anyhow::anyhow!("a point that was measured is lost"));
-        known.map(|found| found.ok_or_else(gone)).collect()
-    }
-
-    fn probe(&self, place: &Place) -> Probe<'_> {
-        Probe {
-            batches: self.batches,
-            population: self.population,
-            rate: place.rate,
-            steps: self.arguments.steps,
-            seed: self.studied.seed,
-        }
-    }
-
-    /// What is asked at a place.
-    fn asked(&self, place: &Place) -> Result<Asked, Failure> {
-        let weights = self.studied.shelf.get(&place.name)?;
-        Ok(Asked {
-            weights: place.name.to_string(),
-            content: kept::content(&weights),
-            network: self.studied.spec.to_string(),
-            convolution: self.experiment.model.convolution,
-            data: serde_json::to_value(Data {
-                dir: None,
-                decoders: None,
-                cache_mib: 0,
-                ..self.experiment.data.clone()
-            })?,
-            population: self.population,
-            images: self.batches.iter().map(Batch::len).sum(),
-            batch: self.studied.batch,
-            augmented: self.arguments.augment,
-            rate: place.rate,
-            steps: self.arguments.steps,
-            seed: self.studied.seed,
-            arithmetic: hwa_nn::arithmetic(),
-        })
-    }
-}
-
-/// How many points are done, and how long the others will take.
-fn progress(done: usize, points: usize, elapsed: Duration) -> String {
-    let each = elapsed.as_secs_f64() / done.max(1) as f64;
-    let left = (each * points.saturating_sub(done) as f64).round() as u64;
-    match (points - done.min(points), left) {
-        (0, _) => format!("{done} of {points}"),
-        (_, 0..100) => format!("{done} of {points}, {left} s left"),
-        _ => format!("{done} of {points}, {} min left", left.div_ceil(60)),
-    }
 }

@@ -3,12 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use hwa_study::Gradients;
+use hwa_study::{Condition, Gradients};
 use serde_json::{Value, json};
 
 use super::Found;
 use super::cycles::{Place, Position};
 use crate::table::aligned;
+
+/// What the last column of the pairs is.
+pub(crate) const COSINE: &str = "cosine: of their ways from the start of the cycle";
 
 impl Position {
     /// One word for programs.
@@ -50,10 +53,10 @@ impl Found {
 /// What a terminal shows.
 pub(crate) fn text(found: &Found) -> String {
     let mut text = aligned(&conditions(found));
-    let _ = writeln!(text, "\n{}", legend(found));
+    let _ = writeln!(text, "\n{}", legend(found).join("\n"));
     if !found.angles.is_empty() {
         let pairs = aligned(&pairs(found, short));
-        let _ = write!(text, "\n{pairs}\ncosine: of their ways from the start of the cycle");
+        let _ = write!(text, "\n{pairs}\n{COSINE}");
     }
     text.trim_end().to_owned()
 }
@@ -66,37 +69,77 @@ pub(crate) fn conditions(found: &Found) -> Vec<Vec<String>> {
     for (place, gradients) in &found.points {
         let plain = gradients.condition(place.rate);
         let lasting = gradients.condition(found.lasting(place.rate));
-        let yes = |holds| if holds { "yes" } else { "no" }.to_owned();
-        let mut row = vec![place.title(), place.name.to_string()];
-        let Gradients { risk, squared_norm, noise, lipschitz, .. } = *gradients;
-        row.extend([place.rate, risk, squared_norm, noise, lipschitz].map(short));
-        row.extend([short(plain.left), short(plain.right), yes(plain.holds())]);
-        row.extend([short(lasting.right), yes(lasting.holds())]);
-        rows.push(row);
+        let Gradients { risk, noise, lipschitz, .. } = *gradients;
+        rows.push(vec![
+            place.title(),
+            place.name.to_string(),
+            short(place.rate),
+            short(risk),
+            with_error(gradients.squared_norm, gradients.squared_norm_error()),
+            short(noise),
+            short(lipschitz),
+            short(plain.left),
+            short(plain.right),
+            answer(plain).to_owned(),
+            short(lasting.right),
+            answer(lasting).to_owned(),
+        ]);
     }
     rows
 }
 
-/// What the columns are.
-fn legend(found: &Found) -> String {
-    let mut text = "left (L/2) noise, right (1/rate - L/2) |∇R|²: a step is expected to lower the \
-                    risk if left <= right;\nright, momentum: with rate / (1 - momentum)"
-        .to_owned();
-    if let Some((_, gradients)) = found.points.first() {
-        let Gradients { images, batch, .. } = gradients;
-        let steps = found.points.iter().map(|(_, g)| g.steps).max().unwrap_or_default();
-        let _ = write!(
-            text,
-            "\n{images} of {} training images, mini-batches of {batch}, L over {steps} steps",
-            found.population
+/// Whether the condition holds.
+fn answer(condition: Condition) -> &'static str {
+    match condition.holds() {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unclear",
+    }
+}
+
+/// A number with its standard error, if it has one.
+fn with_error(number: f64, error: Option<f64>) -> String {
+    match error {
+        Some(0.0) => short(number),
+        Some(error) => format!("{} ± {}", short(number), rounded(error, 2)),
+        None => format!("{} ± ?", short(number)),
+    }
+}
+
+/// What the columns are, a line each.
+pub(crate) fn legend(found: &Found) -> Vec<String> {
+    let mut lines = vec![
+        "left (L/2) noise, right (1/rate - L/2) |∇R|²: a step is expected to lower the risk if \
+         left <= right;"
+            .to_owned(),
+        "right, momentum: with rate / (1 - momentum)".to_owned(),
+    ];
+    let Some((_, gradients)) = found.points.first() else { return lines };
+    let all = || found.points.iter().map(|(_, gradients)| gradients);
+    let Gradients { images, batch, .. } = gradients;
+    let steps = all().map(|g| g.steps).max().unwrap_or_default();
+    let seen = if found.augmented { " (augmented)" } else { "" };
+    lines.push(format!(
+        "{images} of {} training images{seen}, mini-batches of {batch}, L over {steps} steps",
+        found.population
+    ));
+    if all().any(|g| g.covariance != Some([[0.0; 2]; 2])) {
+        lines.push(
+            "±: the standard error, from a sample; unclear: left and right differ by less than two \
+             standard errors"
+                .to_owned(),
         );
     }
-    if found.points.iter().any(|(_, gradients)| gradients.squared_norm <= 0.0) {
-        text.push_str(
-            "\n|∇R|² is not above its own noise where it is not above 0: take more --images",
+    if all().any(|g| g.covariance.is_none()) {
+        lines.push("two mini-batches tell no standard error: take more --images".to_owned());
+    }
+    if all().any(|g| g.squared_norm <= 0.0) {
+        lines.push(
+            "|∇R|² is not above its own noise where it is not above 0: take more --images"
+                .to_owned(),
         );
     }
-    text
+    lines
 }
 
 /// Distances and cosines, pair by pair, with numbers as they are to be written.
@@ -134,6 +177,7 @@ pub(crate) fn json(run: &Path, found: &Found, files: &[PathBuf]) -> Value {
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     json!({
         "run": run.display().to_string(), "training_images": found.population,
+        "augmented": found.augmented, "notes": found.notes,
         "momentum": found.momentum, "points": points, "angles": angles.collect::<Vec<_>>(),
         "files": files,
     })
@@ -147,36 +191,46 @@ fn point_json(found: &Found, (place, gradients): &(Place, Gradients)) -> Value {
         "cycle": place.cycle, "position": place.position.word(), "model": place.position.model(),
         "weights": place.name.to_string(), "step": place.step, "rate": place.rate,
         "risk": gradients.risk, "squared_norm": gradients.squared_norm,
-        "noise": gradients.noise, "lipschitz": gradients.lipschitz,
-        "left": plain.left, "right": plain.right, "holds": plain.holds(),
-        "with_momentum": { "rate": rate, "right": lasting.right, "holds": lasting.holds() },
+        "squared_norm_error": gradients.squared_norm_error(),
+        "noise": gradients.noise, "noise_error": gradients.noise_error(),
+        "lipschitz": gradients.lipschitz,
+        "left": plain.left, "right": plain.right, "difference_error": plain.error,
+        "holds": answer(plain),
+        "with_momentum": {
+            "rate": rate, "right": lasting.right, "difference_error": lasting.error,
+            "holds": answer(lasting),
+        },
         "images": gradients.images, "batch": gradients.batch, "steps": gradients.steps,
     })
 }
 
 /// `condition.csv`
 pub(crate) fn condition_csv(found: &Found) -> String {
-    let mut text = "cycle,position,model,weights,step,rate,risk,squared_norm,noise,lipschitz,left,\
-                    right,holds,momentum_rate,momentum_right,momentum_holds,images,batch,steps\n"
+    let mut text = "cycle,position,model,weights,step,rate,risk,squared_norm,squared_norm_error,\
+                    noise,noise_error,lipschitz,left,right,difference_error,holds,momentum_rate,\
+                    momentum_right,momentum_difference_error,momentum_holds,images,batch,steps\n"
         .to_owned();
+    let known = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
+    let sides = |condition: Condition| {
+        format!("{},{},{}", condition.right, known(condition.error), answer(condition))
+    };
     for (place, gradients) in &found.points {
         let plain = gradients.condition(place.rate);
-        let rate = found.lasting(place.rate);
-        let lasting = gradients.condition(rate);
+        let lasting = found.lasting(place.rate);
         let model = place.position.model().map(|model| model.to_string()).unwrap_or_default();
-        let Place { cycle, position, name, step, .. } = place;
-        let Gradients { risk, squared_norm, noise, lipschitz, images, batch, steps } = gradients;
+        let Place { cycle, position, name, step, rate } = place;
+        let Gradients { risk, squared_norm, noise, lipschitz, images, batch, steps, .. } =
+            gradients;
         let _ = writeln!(
             text,
-            "{cycle},{},{model},{name},{step},{},{risk},{squared_norm},{noise},{lipschitz},{},{},\
-             {},{rate},{},{},{images},{batch},{steps}",
+            "{cycle},{},{model},{name},{step},{rate},{risk},{squared_norm},{},{noise},{},\
+             {lipschitz},{},{},{lasting},{},{images},{batch},{steps}",
             position.word(),
-            place.rate,
+            known(gradients.squared_norm_error()),
+            known(gradients.noise_error()),
             plain.left,
-            plain.right,
-            plain.holds(),
-            lasting.right,
-            lasting.holds(),
+            sides(plain),
+            sides(gradients.condition(lasting)),
         );
     }
     text
@@ -193,20 +247,26 @@ pub(crate) fn angles_csv(found: &Found) -> String {
 
 /// A number with four digits that count.
 pub(crate) fn short(number: f64) -> String {
+    rounded(number, 4)
+}
+
+/// A number with so many digits that count.
+fn rounded(number: f64, digits: usize) -> String {
     let size = number.abs();
+    let behind = digits.saturating_sub(1);
     match size {
         0.0 => "0".to_owned(),
         1e-3..1e4 => {
-            let digits = (3 - size.log10().floor() as i32).max(0) as usize;
-            format!("{number:.digits$}")
+            let behind = (behind as i32 - size.log10().floor() as i32).max(0) as usize;
+            format!("{number:.behind$}")
         }
-        _ => format!("{number:.3e}"),
+        _ => format!("{number:.behind$e}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::*;
 
     #[test]
     fn numbers_have_four_digits_that_count() {
@@ -218,5 +278,14 @@ mod tests {
             [0.001, 0.000_123_45, 123_456.0].map(short),
             ["0.001000", "1.234e-4", "1.235e5"]
         );
+    }
+
+    #[test]
+    fn an_error_is_shown_where_there_is_one() {
+        assert_eq!(with_error(0.75, Some(0.0)), "0.7500", "all images");
+        assert_eq!(with_error(0.75, Some(0.0123)), "0.7500 ± 0.012");
+        assert_eq!(with_error(-12.0, Some(345.6)), "-12.00 ± 346");
+        assert_eq!(with_error(1e-5, Some(1.26e-6)), "1.000e-5 ± 1.3e-6");
+        assert_eq!(with_error(0.75, None), "0.7500 ± ?");
     }
 }

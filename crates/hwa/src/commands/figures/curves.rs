@@ -106,8 +106,8 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
         parts.push(lines(
             name("-time"),
             drawing.titled("Accuracy on test by time", network),
-            "Minutes of training on the machine that trained it: two models need twice the cores, \
-             or twice the time.",
+            "Minutes of steps, of waiting for data and of synchronization, on the machine that \
+             trained it: two models need twice the cores, or twice the time.",
             Axis::measuring("minutes"),
             later(&by_time, 0.2),
             by_time,
@@ -116,12 +116,17 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
     Ok(parts)
 }
 
-/// Epochs become minutes.
+/// Epochs become minutes of steps, of waiting for data and of synchronization.
 fn timed(record: &Record, points: &[(f64, f64)]) -> Points {
-    let minutes = |at: f64| {
-        let cycle = record.cycles.iter().find(|cycle| epoch(record, cycle.cycle) >= at);
-        cycle.map(|cycle| cycle.time.elapsed / 60.0)
-    };
+    let mut seconds = 0.0;
+    let mut at: Points = Vec::new();
+    for cycle in &record.cycles {
+        let models = cycle.models.iter().map(|model| model.time.steps + model.time.data);
+        seconds += models.sum::<f64>() / cycle.models.len().max(1) as f64;
+        seconds += cycle.time.synchronization;
+        at.push((epoch(record, cycle.cycle), seconds / 60.0));
+    }
+    let minutes = |epoch: f64| at.iter().find(|(end, _)| *end >= epoch).map(|(_, time)| *time);
     points.iter().filter_map(|(x, y)| Some((minutes(*x)?, *y))).collect()
 }
 

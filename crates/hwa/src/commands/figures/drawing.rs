@@ -20,6 +20,8 @@ pub(super) struct Drawing<'a> {
     pub(super) size: NonZeroUsize,
     /// Images that a point is evaluated on.
     pub(super) images: NonZeroUsize,
+    /// Cores to use; by default all.
+    pub(super) cores: Option<NonZeroUsize>,
     /// Whether lines take the place of bars.
     pub(super) plain: bool,
     /// Asked before every batch; true ends the work.

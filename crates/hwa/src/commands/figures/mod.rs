@@ -48,11 +48,22 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    let mut failed = Vec::new();
     for (preset, plan) in &plans {
-        let folder = draw(preset, plan, arguments, &interrupt)?;
-        give(folder.join("index.html").display());
+        match draw(preset, plan, arguments, &interrupt) {
+            Ok(folder) => give(folder.join("index.html").display()),
+            Err(failure @ Failure::Cancelled { .. }) => return Err(failure),
+            // The others can be drawn all the same.
+            Err(failure) => {
+                tell(format_args!("{}: {failure}", preset.name));
+                failed.push(preset.name);
+            }
+        }
     }
-    Ok(())
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(Failure::Run(anyhow::anyhow!("not drawn: {}", failed.join(", ")))),
+    }
 }
 
 fn asked(names: &[String]) -> Result<Vec<&'static Preset>, Failure> {
@@ -68,17 +79,30 @@ fn asked(names: &[String]) -> Result<Vec<&'static Preset>, Failure> {
             Failure::usage(format!("{name:?} is no figure; expected all, {}", known()))
         })
     };
-    names.iter().map(find).collect()
+    let mut asked: Vec<&Preset> = Vec::new();
+    for name in names {
+        let preset = find(name)?;
+        if asked.iter().all(|known| known.name != preset.name) {
+            asked.push(preset);
+        }
+    }
+    Ok(asked)
 }
 
 /// What has to be trained for a figure. Figures share runs.
 fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
+    let seeds: Vec<u64> =
+        arguments.seeds.iter().copied().filter(|seed| preset.seeds.contains(seed)).collect();
+    if seeds.is_empty() && !arguments.seeds.is_empty() {
+        let (name, known) = (preset.name, preset.seeds);
+        return Err(Failure::usage(format!("--seeds: {name} has {known:?}, expected one of them")));
+    }
     let scale = arguments.scale.map_or_else(String::new, |scale| format!("-scale{scale}"));
     let base = root(arguments);
     let compare = Compare {
         comparison: Some(preset.name.to_owned()),
         scale: arguments.scale,
-        seeds: arguments.seeds.iter().copied().filter(|s| preset.seeds.contains(s)).collect(),
+        seeds,
         sets: arguments.sets.clone(),
         data_dir: arguments.data_dir.clone(),
         out: Some(base.join(format!("{}-epochs{scale}", preset.epochs))),
@@ -133,6 +157,7 @@ fn draw(
         folder: &folder,
         size: arguments.size,
         images: arguments.images,
+        cores: arguments.cores,
         plain: arguments.plain,
         cancelled: &cancelled,
     };
@@ -140,7 +165,8 @@ fn draw(
     parts.extend((preset.draw)(&drawing)?);
     parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
     let networks = drawing.networks().join(", ");
-    let lead = format!("{networks} on {}; {} of the paper", arguments.data, preset.name);
+    let lead =
+        format!("The paper's figure {}, drawn with {networks} on {}", preset.name, arguments.data);
     let sheet = Sheet { title: preset.title.to_owned(), lead, parts };
     let page = sheet.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;

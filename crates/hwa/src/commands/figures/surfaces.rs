@@ -12,6 +12,7 @@ use crate::arguments::{Analyze, Images, Split, StudyOf};
 use crate::commands::analyze;
 use crate::failure::Failure;
 use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
+use crate::opened::on_threads;
 use crate::shelf::{Name, Shelf};
 use crate::studied::Studied;
 
@@ -36,19 +37,18 @@ pub(super) fn offline(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         let cycle = last_kept(shelf)?;
         let length = cycle.min(20);
         let outer = |cycle| Name::Outer(Some(cycle));
-        let [a, b, c] = [cycle + 1 - length, cycle - length / 2, cycle].map(outer);
+        let [first, middle, last] = [cycle + 1 - length, cycle - length / 2, cycle].map(outer);
         let hwa = Name::Hwa(Some(cycle), Some(length));
-        View::plane(shelf, [&a, &b, &c], &[hwa], (drawing.size, studied.seed))
+        View::plane(shelf, [&first, &last, &hwa], &[middle], (drawing.size, studied.seed))
     })
 }
 
 pub(super) fn interpolation(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     each(drawing, "interpolation", &[Split::Train, Split::Test], |studied| {
         let shelf = &studied.shelf;
-        let cycle = last_kept(shelf)?;
-        let (hwa, inner) = (Name::Hwa(Some(cycle), None), Name::Inner(cycle, 0, None));
+        let last = shelf.last_cycle()?.ok_or_else(|| not_kept("a model at its end"))?;
         let extent = Extent { from: -1.0, to: 2.0, count: POINTS };
-        View::line(shelf, [&hwa, &inner], extent)
+        View::line(shelf, [&Name::Best, &Name::Inner(last, 0, None)], extent)
     })
 }
 
@@ -56,7 +56,8 @@ pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
         let studied = run.studied()?;
-        let walks = walks(&studied)?;
+        let period = run.record()?.started.sync_period;
+        let walks = walks(&studied, period)?;
         parts.push(Part::Figure(inside(drawing, run, &studied, &walks)?));
         let centre = &walks.meeting;
         let ways: Vec<(String, Vec<Weights>)> = walks
@@ -84,7 +85,7 @@ struct Walks {
 
 /// The weights of the two cycles whose inner weights are kept: the average that a cycle begins
 /// with, and what the models made of it.
-fn walks(studied: &Studied) -> Result<Walks, Failure> {
+fn walks(studied: &Studied, period: u64) -> Result<Walks, Failure> {
     let shelf = &studied.shelf;
     let kept = shelf.inner_positions()?;
     let last = last_kept(shelf)?;
@@ -95,8 +96,7 @@ fn walks(studied: &Studied) -> Result<Walks, Failure> {
         for (model, walk) in walks.iter_mut().enumerate() {
             let of_model = |at: &&InnerPosition| at.cycle == cycle && at.replica == model;
             let steps: Vec<u64> = kept.iter().filter(of_model).map(|at| at.step).collect();
-            let begin = began(&kept, cycle, &steps);
-            walk.push((begin, start.clone()));
+            walk.push((period * (cycle as u64 - 1), start.clone()));
             for step in steps {
                 walk.push((step, shelf.get(&Name::Inner(cycle, model, Some(step)))?));
             }
@@ -104,16 +104,6 @@ fn walks(studied: &Studied) -> Result<Walks, Failure> {
     }
     let meeting = Name::Outer(Some(last - 1));
     Ok(Walks { models: walks, meeting: (meeting.to_string(), shelf.get(&meeting)?) })
-}
-
-/// The step at which a cycle began: where the one before ended, if that was kept.
-fn began(kept: &[InnerPosition], cycle: usize, steps: &[u64]) -> u64 {
-    let before = kept.iter().filter(|at| at.cycle + 1 == cycle).map(|at| at.step).max();
-    let apart = match steps {
-        [first, second, ..] => second - first,
-        _ => 0,
-    };
-    before.unwrap_or_else(|| steps.first().map_or(0, |first| first.saturating_sub(apart)))
 }
 
 /// The training loss within the cycles.
@@ -159,7 +149,11 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
         let arguments = Analyze {
-            subject: StudyOf { run: Some(run.dir.clone()), ..StudyOf::default() },
+            subject: StudyOf {
+                run: Some(run.dir.clone()),
+                threads: drawing.cores,
+                ..StudyOf::default()
+            },
             cycles: cycles(&run.studied()?.shelf)?,
             images: Images::Most(drawing.images),
             steps: STEPS,
@@ -169,7 +163,9 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             json: false,
         };
         let folder = drawing.folder.join(drawing.named("condition", &run.network));
-        let mut found = analyze::condition(&arguments, folder, drawing.cancelled)?;
+        let mut found = on_threads(drawing.cores, || {
+            analyze::condition(&arguments, folder, drawing.cancelled)
+        })?;
         for part in &mut found {
             if let Part::Figure(figure) = part {
                 figure.name = drawing.named(&format!("condition-{}", figure.name), &run.network);
@@ -195,7 +191,11 @@ fn cycles(shelf: &Shelf) -> Result<Vec<usize>, Failure> {
 fn last_kept(shelf: &Shelf) -> Result<usize, Failure> {
     let kept = shelf.inner_positions()?;
     let cycle = kept.iter().rfind(|at| at.replica > 0 && at.cycle > 2).map(|at| at.cycle);
-    cycle.ok_or_else(|| Failure::usage("the run keeps no inner weights of two models"))
+    cycle.ok_or_else(|| not_kept("inner weights of two models after cycle 2"))
+}
+
+fn not_kept(what: &str) -> Failure {
+    Failure::usage(format!("the run keeps no {what}: it may have too few cycles"))
 }
 
 /// The same view of every network.
@@ -244,7 +244,7 @@ fn how<'a>(
         studied,
         splits,
         images: drawing.images,
-        threads: None,
+        threads: drawing.cores,
         folder,
         plain: drawing.plain,
         cancelled: drawing.cancelled,

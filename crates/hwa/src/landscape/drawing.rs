@@ -88,8 +88,9 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
     let readings = landscape.marks.iter().zip(&landscape.shadows);
     let rows = view.marks.iter().zip(readings).map(|(marked, (own, shadow))| {
         let at = marked.place.at.iter();
-        let at: Vec<String> =
-            at.map(|x| if x.abs() < 1e-9 { short(0.0) } else { short(*x) }).collect();
+        let at: Vec<String> = at
+            .map(|x| if view.frame.is_rounding(x.abs()) { short(0.0) } else { short(*x) })
+            .collect();
         let mut row = vec![marked.name.clone(), at.join(", ")];
         if beside {
             row.push(if marked.inside { "0".to_owned() } else { short(marked.place.residual) });

@@ -187,16 +187,16 @@ impl Series {
         Ok(found.into_iter().enumerate().filter_map(named).collect())
     }
 
-    /// The series without some members. The others keep their numbers.
-    pub fn without(self, bad: &[BadMember]) -> Result<Self, SeriesError> {
+    /// Takes members out of the series. The others keep their numbers.
+    pub fn leave_out(&mut self, bad: &[BadMember]) -> Result<(), SeriesError> {
         let all = self.len();
-        let is_kept = |place: usize| bad.iter().all(|bad| bad.member != place);
-        let members = self.sources.into_iter().zip(self.numbers).enumerate();
-        let kept = members.filter(|(place, _)| is_kept(*place)).map(|(_, member)| member);
-        let (sources, numbers): (Vec<_>, Vec<_>) = kept.unzip();
-        match sources.len() {
+        let mut is_kept = (0..all).map(|place| bad.iter().all(|bad| bad.member != place));
+        let mut also = is_kept.clone();
+        self.sources.retain(|_| is_kept.next().unwrap_or(true));
+        self.numbers.retain(|_| also.next().unwrap_or(true));
+        match self.len() {
             left @ 0..2 => Err(SeriesError::TooFewLeft { left, all }),
-            _ => Ok(Self { sources, numbers }),
+            _ => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@ use super::Series;
 use super::buffers::Limits;
 use super::error::SeriesError;
 use super::layout::{self, Planned};
+use super::order::is_told_by_folder;
 use super::output::{About, FinishedFile, InMemory, OutputFile, OutputFiles};
 use super::scheme::Scheme;
 use super::source::Source;
@@ -172,8 +173,7 @@ impl<'a> Averaging<'a> {
 fn name_of(path: &Path) -> String {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let own = name(path).unwrap_or_default();
-    let is_told_by_folder = own.starts_with("model") || own.starts_with("pytorch_model");
-    match path.parent().and_then(name).filter(|_| is_told_by_folder) {
+    match path.parent().and_then(name).filter(|_| is_told_by_folder(path)) {
         Some(folder) => format!("{folder}/{own}"),
         None => own,
     }

@@ -84,7 +84,7 @@ impl Series {
             Order::Step => {
                 let step = |(_, source): &(Listed, Source)| {
                     let missing = || SeriesError::NoStep { path: source.path().to_owned() };
-                    source.step().or_else(|| number_of(source.path())).ok_or_else(missing)
+                    source.step().or_else(|| order::number_of(source.path())).ok_or_else(missing)
                 };
                 let steps = members.iter().map(step).collect::<Result<Vec<_>, _>>()?;
                 let mut stepped: Vec<_> = steps.into_iter().zip(members).collect();
@@ -217,16 +217,6 @@ impl Series {
         })?;
         Ok(self.num_file_bytes())
     }
-}
-
-/// The step in the name of a checkpoint, or of the folder that it is the model of.
-fn number_of(path: &Path) -> Option<u64> {
-    let folder = || path.parent().and_then(order::last_number);
-    order::last_number(path).filter(|_| !is_shard_index(path)).or_else(folder)
-}
-
-fn is_shard_index(path: &Path) -> bool {
-    path.to_string_lossy().ends_with(index::INDEX)
 }
 
 /// Opens checkpoints, several at a time: checksums of PyTorch's files are compared.

@@ -57,8 +57,19 @@ fn digits(text: &mut Peekable<Chars<'_>>) -> String {
     digits
 }
 
-/// The last number in a file's name.
-pub(crate) fn last_number(path: &Path) -> Option<u64> {
+/// Whether all checkpoints have this name, and their folders tell them apart.
+pub(crate) fn is_told_by_folder(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with("model") || name.starts_with("pytorch_model"))
+}
+
+/// The last number in the name of a checkpoint, or of its folder if that tells it apart.
+pub(crate) fn number_of(path: &Path) -> Option<u64> {
+    let folder = || path.parent().filter(|_| is_told_by_folder(path)).and_then(last_number);
+    last_number(path).or_else(folder)
+}
+
+fn last_number(path: &Path) -> Option<u64> {
     let name = path.file_stem()?.to_string_lossy();
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
     let before = name[..end].rfind(|c: char| !c.is_ascii_digit());
@@ -87,12 +98,14 @@ mod tests {
 
     #[test]
     fn the_last_number_of_a_name_is_its_step() {
-        let number = |name: &str| last_number(Path::new(name));
+        let number = |name: &str| number_of(Path::new(name));
         assert_eq!(number("x/epoch-2-step-0120.pt"), Some(120));
         assert_eq!(number("checkpoint-500"), Some(500));
         assert_eq!(number("größe7.safetensors"), Some(7));
         assert_eq!(number("7ö.pt"), Some(7));
         assert_eq!(number("last.pt"), None);
+        assert_eq!(number("run7/last.pt"), None);
+        assert_eq!(number("checkpoint-500/model.safetensors"), Some(500));
         assert_eq!(number("99999999999999999999999.pt"), None);
     }
 }

@@ -217,7 +217,6 @@ fn a_step_that_nobody_tells_is_an_error() {
         write_tensors(path, &single(1.0), &Metadata::new()).unwrap();
     }
     match Series::open(&paths, Order::Step).unwrap_err() {
-        // The folder for temporary files may well have a number in its name.
         SeriesError::NoStep { path } => assert_eq!(path, paths[0]),
         other => panic!("{other}"),
     }

@@ -21,8 +21,9 @@ impl Default for Limits {
     }
 }
 
-/// What a thread's buffers should take, so that they stay in its second-level cache.
-const CACHED: usize = 512 << 10;
+/// What a thread's buffers should take: about what its second-level cache holds. A quarter of it
+/// was slower by a tenth, for more calls; twice as much was no faster.
+const CACHED: usize = 2 << 20;
 /// The shortest piece, in elements: shorter ones would cost more calls than they save memory.
 const SHORTEST: usize = 1 << 10;
 /// The longest: with more there is nothing to gain.

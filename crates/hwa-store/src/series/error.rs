@@ -41,7 +41,7 @@ pub enum SeriesError {
         /// The one that is not like it.
         other: PathBuf,
         /// The first difference.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// A number is none.
     #[error("{}: `{tensor}` holds NaN or infinite values", path.display())]

@@ -17,6 +17,7 @@ pub(crate) fn ensure_equal(sources: &[Source]) -> Result<(), SeriesError> {
     for other in others {
         if let Some(difference) = difference(first.tensors(), other.tensors()) {
             let (first, other) = (first.path().to_owned(), other.path().to_owned());
+            let difference = Box::new(difference);
             return Err(SeriesError::Differ { first, other, difference });
         }
     }

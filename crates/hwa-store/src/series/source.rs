@@ -78,8 +78,7 @@ impl Source {
         }
         let own = source.metadata.get("step").and_then(serde_json::Value::as_u64);
         let number = |key: &&str| source.foreign.get(*key)?.parse().ok();
-        source.step =
-            own.or_else(|| ["global_step", "step", "epoch"].iter().find_map(|key| number(key)));
+        source.step = own.or_else(|| ["global_step", "step", "epoch"].iter().find_map(number));
         Ok(source)
     }
 

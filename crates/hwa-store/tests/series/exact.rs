@@ -69,7 +69,7 @@ proptest! {
         let averaging = Averaging {
             non_finite: NonFinite::Allow,
             // Room for the shortest pieces, so that tensors are cut.
-            limits: limits(threads * 56 << 10, threads),
+            limits: limits((threads * 56) << 10, threads),
             ..Averaging::new(&series)
         };
         let expected = mean(&members.iter().collect::<Vec<_>>(), Statistics::Average).unwrap();

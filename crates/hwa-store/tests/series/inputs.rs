@@ -210,6 +210,15 @@ fn a_series_is_in_the_order_that_was_asked_for() {
 }
 
 #[test]
+fn the_step_of_a_training_checkpoint_is_in_its_pickle() {
+    // Neither has a number in its name that would do: both say `epoch: 12`.
+    let paths = ["training.pth", "training.pth"].map(golden);
+    assert_eq!(Series::open(&paths, Order::Step).unwrap().len(), 2);
+    let error = Series::open(&["plain.pt", "plain.pt"].map(golden), Order::Step).unwrap_err();
+    assert!(matches!(error, SeriesError::NoStep { .. }), "{error}");
+}
+
+#[test]
 fn a_step_that_nobody_tells_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["a.safetensors", "b.safetensors"].map(|name| folder.path().join(name));
@@ -227,7 +236,7 @@ fn more_files_than_may_be_open_are_averaged_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let members: Vec<Weights> = (0..300).map(|i| single(i as f32)).collect();
     let place = saved(folder.path(), &members);
-    let series = Series::open(&[place.clone()], Order::Name).unwrap();
+    let series = Series::open(std::slice::from_ref(&place), Order::Name).unwrap();
     let expected = mean(&members.iter().collect::<Vec<_>>(), Statistics::Average).unwrap();
     assert_eq!(mean_of(&series), expected.get("w").unwrap().as_f32().unwrap()[0]);
     // One of them is replaced meanwhile.

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hwa_core::WindowSpec;
-use hwa_store::{
-    Averaging, BadMember, Limits, NonFinite, Scheme, Series, SeriesError, Watch, Window,
-};
+use hwa_store::{Averaging, BadMember, Limits, NonFinite, Scheme, Series, Watch, Window};
 use serde_json::{Value, json};
 
 use crate::arguments::Average;
@@ -50,9 +48,14 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
         watch: Watch { progress: &report, cancelled: &cancelled },
     };
     progress.expect(averaging.num_bytes(&windows));
+    let is_new = !arguments.out.exists();
     let outputs = outputs(arguments, windows)?;
     let written = averaging.write_all(&outputs);
     progress.end();
+    if written.is_err() && is_new && arguments.all_windows {
+        // A folder for nothing.
+        let _ = fs::remove_dir(&arguments.out);
+    }
     written?;
     let seconds = began.elapsed().as_secs_f64();
     let done = Done { arguments, series: &series, outputs: &outputs, left_out, seconds };
@@ -298,30 +301,5 @@ impl Progress {
     fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
         self.bar.end();
-    }
-}
-
-impl From<SeriesError> for Failure {
-    fn from(error: SeriesError) -> Self {
-        match error {
-            SeriesError::Store(error) => error.into(),
-            SeriesError::Interrupted => {
-                Self::Cancelled { advice: "nothing was written".to_owned() }
-            }
-            SeriesError::NonFinite { .. } => Self::Run(anyhow::anyhow!(
-                "{error}; --skip-bad leaves such checkpoints out, --allow-non-finite averages them"
-            )),
-            SeriesError::TooLittleMemory { .. } => Self::usage(format!("--max-memory: {error}")),
-            SeriesError::NoStep { .. } => Self::usage(format!("{error}; try --order name")),
-            SeriesError::Differ { .. } | SeriesError::Index { .. } => Self::Run(error.into()),
-            SeriesError::Empty { .. }
-            | SeriesError::Nothing
-            | SeriesError::Single { .. }
-            | SeriesError::TooFewLeft { .. }
-            | SeriesError::EmptyWindow { .. }
-            | SeriesError::WeightCount { .. }
-            | SeriesError::BadWeights { .. }
-            | SeriesError::BadDecay { .. } => Self::Usage(error.into()),
-        }
     }
 }

@@ -49,7 +49,7 @@ fn measure(arguments: &BenchAverage, folder: &Path) -> Result<(), Failure> {
     series.read_plainly(limits)?;
     for _ in 0..arguments.rounds.get() {
         measured.read.push(seconds(|| series.read_plainly(limits).map(drop))?);
-        measured.computed.push(seconds(|| averaging.compute(&[everything.clone()]))?);
+        measured.computed.push(seconds(|| averaging.compute(std::slice::from_ref(&everything)))?);
         measured.written.push(seconds(|| averaging.write_and_discard(&everything, &out))?);
         measured.windows.push(seconds(|| averaging.compute(&windows))?);
     }

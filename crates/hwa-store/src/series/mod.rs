@@ -75,6 +75,8 @@ impl Series {
     pub fn open(paths: &[PathBuf], order: Order) -> Result<Self, SeriesError> {
         let listed = listing::list(paths)?;
         if let [only] = listed.as_slice() {
+            // If it is one.
+            Source::open(&only.path, Keep::Closed)?;
             return Err(SeriesError::Single { path: only.path.clone() });
         }
         let mut members: Vec<(Listed, Source)> = opened(listed)?;

@@ -55,8 +55,13 @@ impl<'a> Averaging<'a> {
     /// Writes the averages of several windows. All of them appear, or none.
     pub fn write_all(&self, outputs: &[(Window, PathBuf)]) -> Result<(), SeriesError> {
         let mut finished: Vec<FinishedFile> = Vec::new();
+        let mut before = 0;
         for outputs in outputs.chunks(FILES_AT_ONCE) {
-            let files = self.begin(outputs)?;
+            let progress = |done| (self.watch.progress)(before + done);
+            let watch = Watch { progress: &progress, ..self.watch };
+            let files = Averaging { watch, ..self.clone() }.begin(outputs)?;
+            let windows: Vec<Window> = outputs.iter().map(|(window, _)| window.clone()).collect();
+            before += self.num_bytes(&windows);
             for file in files.0 {
                 finished.push(file.flush()?);
             }

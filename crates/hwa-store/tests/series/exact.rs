@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
+use std::sync::Mutex;
 
 use half::{bf16, f16};
 use hwa_core::{Statistics, ValueType, Values, Weights, WindowSpec, mean};
-use hwa_store::{Averaging, Limits, NonFinite, Order, Series, read_tensors, write_tensors};
+use hwa_store::{Averaging, Limits, NonFinite, Order, Series, Watch, read_tensors, write_tensors};
 use proptest::prelude::*;
 
 use super::{bits, saved, weights};
@@ -181,4 +182,24 @@ fn threads_and_memory_change_no_byte() {
     let (weights, metadata) = read_tensors(&path).unwrap();
     write_tensors(&path, &weights, &metadata).unwrap();
     assert_eq!(fs::read(&path).unwrap(), expected);
+}
+
+#[test]
+fn more_windows_than_open_files_are_written_and_progress_only_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let members: Vec<Weights> =
+        (0..150).map(|i| weights(&[("w", Values::F32(vec![i as f32]))])).collect();
+    let series = Series::open(&[saved(folder.path(), &members)], Order::Name).unwrap();
+    let told = Mutex::new(vec![0]);
+    let progress = |done| told.lock().unwrap().push(done);
+    let watch = Watch { progress: &progress, cancelled: &|| false };
+    let averaging = Averaging { watch, ..Averaging::new(&series) };
+    let windows = series.windows(spec(2, 1));
+    let path = |at: usize| folder.path().join(format!("{at}.safetensors"));
+    let outputs: Vec<_> = windows.iter().map(|w| (w.clone(), path(w.at()))).collect();
+    averaging.write_all(&outputs).unwrap();
+    let last = read_tensors(&path(150)).unwrap().0;
+    assert_eq!(last.get("w").unwrap().as_f32().unwrap(), [148.5]);
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted() && told.last() == Some(&averaging.num_bytes(&windows)), "{told:?}");
 }

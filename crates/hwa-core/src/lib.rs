@@ -26,7 +26,7 @@ mod weights;
 mod window;
 
 pub use levels::{HwaWeights, InnerWeights, OuterWeights};
-pub use mean::{Statistics, mean};
+pub use mean::{Element, Statistics, mean};
 pub use moments::{Moments, MomentsError};
 pub use plan::{Cycle, Plan, WindowLength};
 pub use schedule::{Decay, Granularity, Schedule, ScheduleError};

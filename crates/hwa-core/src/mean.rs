@@ -93,17 +93,23 @@ macro_rules! typed_view {
 typed_view!(as_f64: F64 => f64, as_f32: F32 => f32, as_f16: F16 => f16, as_bf16: BF16 => bf16);
 
 /// An element that is summed in `f64` and rounded back once.
-trait Element: Copy {
+///
+/// Whoever sums elsewhere than in memory, as over files, rounds by this too.
+pub trait Element: Copy {
+    /// The same number.
     fn widen(self) -> f64;
+    /// The nearest number of this type, ties to even, whatever the CPU.
     fn round(wide: f64) -> Self;
 }
 
 macro_rules! element {
     ($($type:ty: $widen:expr, $round:expr;)*) => {$(
         impl Element for $type {
+            #[inline]
             fn widen(self) -> f64 {
                 $widen(self)
             }
+            #[inline]
             fn round(wide: f64) -> Self {
                 $round(wide)
             }

@@ -50,7 +50,8 @@ impl WindowSpec {
         slid.max(self.first_cycle).max(1)
     }
 
-    fn admits(&self, cycle: usize) -> bool {
+    /// Whether a cycle may be a member of windows at all.
+    pub fn admits(&self, cycle: usize) -> bool {
         cycle >= self.first_cycle && cycle.is_multiple_of(self.stride.get())
     }
 }

@@ -55,18 +55,16 @@ pub(crate) fn flush(folder: &Path, paths: &[PathBuf]) -> Result<(), StoreError> 
     sync_folder(folder).map_err(StoreError::io("flush", folder))
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a path lies in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
 }
 
-/// A temporary file in `folder` with everything written.
-fn written_in(
-    folder: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<NamedTempFile> {
+/// A temporary file in `folder`, removed when it is dropped.
+pub(crate) fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(TEMPORARY);
     // Temporary files are private by default; results are for whoever may read the folder.
@@ -75,7 +73,15 @@ fn written_in(
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(folder)?;
+    builder.tempfile_in(folder)
+}
+
+/// A temporary file in `folder` with everything written.
+fn written_in(
+    folder: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<NamedTempFile> {
+    let mut file = temporary_in(folder)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 16, file.as_file_mut());
     write(&mut buffered)?;
     buffered.flush()?;
@@ -84,7 +90,7 @@ fn written_in(
 }
 
 /// Makes a rename survive a power failure; only Unix can open folders.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

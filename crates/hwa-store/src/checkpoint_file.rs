@@ -84,5 +84,5 @@ fn unwrapped(
     if let Some(count) = stripped.n_averaged {
         metadata.insert("n_averaged".to_owned(), count.into());
     }
-    Ok((stripped.weights, metadata))
+    Ok((stripped.named, metadata))
 }

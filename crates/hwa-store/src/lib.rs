@@ -1,4 +1,5 @@
-//! Checkpoints on disk: tensor files, PyTorch's files, atomic writes, run directories.
+//! Checkpoints on disk: tensor files, PyTorch's files, averages of a series of either, atomic
+//! writes, run directories.
 //!
 //! Whatever is written here appears whole or not at all: files are written
 //! beside their place, flushed to the disk and renamed. Whatever is read here is
@@ -13,6 +14,7 @@ mod error;
 mod prefixes;
 mod pytorch;
 mod run_dir;
+mod series;
 mod tensor_file;
 
 pub use atomic::{read_to_string, write_atomically};
@@ -21,4 +23,8 @@ pub use checkpoint_file::{Checkpoint, Format, read_checkpoint};
 pub use checkpoints::{CheckpointStore, InnerPosition};
 pub use error::StoreError;
 pub use run_dir::RunDir;
+pub use series::{
+    Averaging, BadMember, Difference, Limits, NonFinite, Order, Scheme, Series, SeriesError, Watch,
+    Window,
+};
 pub use tensor_file::{Metadata, read_tensors, write_tensors};

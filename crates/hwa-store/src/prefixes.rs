@@ -1,6 +1,8 @@
 //! Names without the prefixes that wrappers of a model leave on them.
 
-use hwa_core::{Values, Weights, WeightsError};
+use std::collections::BTreeMap;
+
+use hwa_core::{Tensor, Values, Weights, WeightsError};
 
 /// `DataParallel` and its kin keep the model as `module`, `torch.compile` as `_orig_mod`.
 const WRAPPERS: [&str; 2] = [MODULE, "_orig_mod."];
@@ -10,70 +12,70 @@ const COUNT: &str = "n_averaged";
 /// Wrappers around one model. A bound, because names may be made to have millions.
 const MAX_NESTING: usize = 8;
 
-/// Weights by the names that the model itself gives them.
+/// Things by the names that the model itself gives them.
 #[derive(Debug)]
-pub(crate) struct Stripped {
-    pub(crate) weights: Weights,
+pub(crate) struct Stripped<T> {
+    pub(crate) named: T,
     /// How many models an `AveragedModel` is the mean of.
     pub(crate) n_averaged: Option<i64>,
     /// Whether names are others than before.
     pub(crate) changed: bool,
 }
 
-/// Removes wrappers' prefixes that all names have, one after the other.
-pub(crate) fn strip(weights: Weights) -> Result<Stripped, WeightsError> {
-    let mut stripped = Stripped { weights, n_averaged: None, changed: false };
+/// Removes wrappers' prefixes that all names of weights have.
+pub(crate) fn strip(weights: Weights) -> Result<Stripped<Weights>, WeightsError> {
+    let count = |tensor: &Tensor| match tensor.values() {
+        Values::I64(count) => <[i64; 1]>::try_from(count.as_slice()).ok().map(|[count]| count),
+        _ => None,
+    };
+    let Stripped { named, n_averaged, changed } = strip_names(weights.into_iter().collect(), count);
+    let mut weights = Weights::new();
+    for (name, tensor) in named {
+        weights.insert(name, tensor)?;
+    }
+    Ok(Stripped { named: weights, n_averaged, changed })
+}
+
+/// Removes wrappers' prefixes that all names have, one after the other. `count` reads the
+/// count of an `AveragedModel`, if that is what the tensor may be.
+pub(crate) fn strip_names<T>(
+    named: BTreeMap<String, T>,
+    count: impl Fn(&T) -> Option<i64>,
+) -> Stripped<BTreeMap<String, T>> {
+    let mut stripped = Stripped { named, n_averaged: None, changed: false };
     for _ in 0..MAX_NESTING {
-        let count = stripped.n_averaged.is_none().then(|| averaged(&stripped.weights)).flatten();
-        if count.is_some() {
-            stripped.n_averaged = count;
-            stripped.weights = rebuilt(stripped.weights, |name| (name != COUNT).then_some(name))?;
+        if stripped.n_averaged.is_none() && is_averaged(&stripped.named) {
+            stripped.n_averaged = stripped.named.get(COUNT).and_then(&count);
+            if stripped.n_averaged.is_some() {
+                stripped.named.remove(COUNT);
+            }
         }
-        let worn = |prefix: &&str| is_on_all(prefix, &stripped.weights);
+        let worn = |prefix: &&str| is_on_all(prefix, &stripped.named);
         let Some(prefix) = WRAPPERS.into_iter().find(worn) else {
             break;
         };
-        stripped.weights = rebuilt(stripped.weights, |name| name.strip_prefix(prefix))?;
+        // No two names become one: all of them had the prefix.
+        let bare = |(mut name, thing): (String, T)| (name.split_off(prefix.len()), thing);
+        stripped.named = std::mem::take(&mut stripped.named).into_iter().map(bare).collect();
         stripped.changed = true;
     }
-    Ok(stripped)
+    stripped
 }
 
-/// The count of an `AveragedModel`: beside it, everything is in its `module`.
-fn averaged(weights: &Weights) -> Option<i64> {
-    let Values::I64(count) = weights.get(COUNT)?.values() else {
-        return None;
-    };
-    let mut others = weights.iter().filter(|(name, _)| *name != COUNT);
-    let is_averaged = weights.len() > 1 && others.all(|(name, _)| name.starts_with(MODULE));
-    match count.as_slice() {
-        [count] if is_averaged => Some(*count),
-        _ => None,
-    }
+/// Beside the count of an `AveragedModel`, everything is in its `module`.
+fn is_averaged<T>(named: &BTreeMap<String, T>) -> bool {
+    let mut others = named.keys().filter(|name| *name != COUNT);
+    named.len() > 1 && others.all(|name| name.starts_with(MODULE))
 }
 
-fn is_on_all(prefix: &str, weights: &Weights) -> bool {
-    let has = |name: &str| name.len() > prefix.len() && name.starts_with(prefix);
-    !weights.is_empty() && weights.iter().all(|(name, _)| has(name))
-}
-
-/// The same tensors by other names, or without some of them.
-fn rebuilt(
-    weights: Weights,
-    name_of: impl Fn(&str) -> Option<&str>,
-) -> Result<Weights, WeightsError> {
-    let mut rebuilt = Weights::new();
-    for (name, tensor) in weights {
-        if let Some(name) = name_of(&name) {
-            rebuilt.insert(name, tensor)?;
-        }
-    }
-    Ok(rebuilt)
+fn is_on_all<T>(prefix: &str, named: &BTreeMap<String, T>) -> bool {
+    let has = |name: &String| name.len() > prefix.len() && name.starts_with(prefix);
+    !named.is_empty() && named.keys().all(has)
 }
 
 #[cfg(test)]
 mod tests {
-    use hwa_core::{Role, Tensor};
+    use hwa_core::Role;
 
     use super::*;
 
@@ -90,7 +92,7 @@ mod tests {
     }
 
     fn stripped(names: &[&str]) -> Vec<String> {
-        strip(named(names)).unwrap().weights.iter().map(|(name, _)| name.to_owned()).collect()
+        strip(named(names)).unwrap().named.iter().map(|(name, _)| name.to_owned()).collect()
     }
 
     #[test]
@@ -112,9 +114,9 @@ mod tests {
     #[test]
     fn the_count_of_an_averaged_model_is_no_weight() {
         let found = strip(named(&[COUNT, "module.a", "module.b"])).unwrap();
-        assert_eq!((found.n_averaged, found.weights.len(), found.changed), (Some(3), 2, true));
+        assert_eq!((found.n_averaged, found.named.len(), found.changed), (Some(3), 2, true));
         let found = strip(named(&[COUNT, "a"])).unwrap();
-        assert_eq!((found.n_averaged, found.weights.len(), found.changed), (None, 2, false));
+        assert_eq!((found.n_averaged, found.named.len(), found.changed), (None, 2, false));
     }
 
     #[test]

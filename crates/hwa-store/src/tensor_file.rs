@@ -20,9 +20,9 @@ use crate::error::StoreError;
 /// What a file says about its tensors: JSON values by name.
 pub type Metadata = BTreeMap<String, Value>;
 
-const METADATA_KEY: &str = "hwa";
+pub(crate) const METADATA_KEY: &str = "hwa";
 /// Lists the roles that a tensor's name does not tell.
-const ROLES_KEY: &str = "roles";
+pub(crate) const ROLES_KEY: &str = "roles";
 
 /// Writes weights and metadata, atomically.
 pub fn write_tensors(
@@ -88,7 +88,8 @@ fn unusual_roles(weights: &Weights) -> BTreeMap<&str, Role> {
     weights.iter().filter(|(name, t)| !told(name, t)).map(|(name, t)| (name, t.role())).collect()
 }
 
-fn role_of(metadata: &Metadata, name: &str, value_type: ValueType) -> Role {
+/// What a file says about a tensor's role, or what its name tells.
+pub(crate) fn role_of(metadata: &Metadata, name: &str, value_type: ValueType) -> Role {
     let stated = metadata.get(ROLES_KEY).and_then(|roles| roles.get(name));
     let stated = stated.and_then(|role| serde_json::from_value(role.clone()).ok());
     stated.unwrap_or_else(|| Role::infer(name, value_type))
@@ -132,7 +133,8 @@ impl View for TensorBytes<'_> {
     }
 }
 
-fn values_of(dtype: Dtype, bytes: &[u8]) -> Option<Values> {
+/// Little-endian bytes as values, unless weights do not have the type.
+pub(crate) fn values_of(dtype: Dtype, bytes: &[u8]) -> Option<Values> {
     Some(match dtype {
         Dtype::F64 => Values::F64(elements(bytes, f64::from_le_bytes)),
         Dtype::F32 => Values::F32(elements(bytes, f32::from_le_bytes)),

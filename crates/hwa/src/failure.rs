@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::output::tell;
 use hwa_data::DataError;
 use hwa_nn::NnError;
-use hwa_store::StoreError;
+use hwa_store::{SeriesError, StoreError};
 use hwa_study::StudyError;
 use hwa_train::{ExperimentError, ReplicaError, TrainError};
 
@@ -139,6 +139,31 @@ impl From<StoreError> for Failure {
             | StoreError::InUse { .. }
             | StoreError::NotARun { .. } => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<SeriesError> for Failure {
+    fn from(error: SeriesError) -> Self {
+        match error {
+            SeriesError::Store(error) => error.into(),
+            SeriesError::Interrupted => {
+                Self::Cancelled { advice: "nothing was written".to_owned() }
+            }
+            SeriesError::NonFinite { .. } => Self::Run(anyhow::anyhow!(
+                "{error}; --skip-bad leaves such checkpoints out, --allow-non-finite averages them"
+            )),
+            SeriesError::TooLittleMemory { .. } => Self::usage(format!("--max-memory: {error}")),
+            SeriesError::NoStep { .. } => Self::usage(format!("{error}; try --order name")),
+            SeriesError::Differ { .. } | SeriesError::Index { .. } => Self::Run(error.into()),
+            SeriesError::Empty { .. }
+            | SeriesError::Nothing
+            | SeriesError::Single { .. }
+            | SeriesError::TooFewLeft { .. }
+            | SeriesError::EmptyWindow { .. }
+            | SeriesError::WeightCount { .. }
+            | SeriesError::BadWeights { .. }
+            | SeriesError::BadDecay { .. } => Self::Usage(error.into()),
         }
     }
 }

@@ -23,7 +23,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`core`] | named weights, mean, slide window, schedules, plan |
-//! | [`store`] | tensor files, run directories |
+//! | [`store`] | tensor files, averages of a series of them, run directories |
 //! | [`data`] | data sets, splits, loaders |
 //! | [`nn`] | networks and replicas over Burn |
 //! | [`report`] | figures of a run |
@@ -42,4 +42,5 @@ pub use hwa_core::{
     HwaWeights, InnerWeights, OuterWeights, Role, SlideWindow, Statistics, Tensor, Values, Weights,
     WeightsError, WindowSpec, mean,
 };
+pub use hwa_store::{Averaging, Series};
 pub use hwa_train::{Experiment, Outcome, Replica, Run};

@@ -48,6 +48,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Figures(arguments) => commands::figures::run(&arguments),
         Command::Landscape(command) => commands::landscape::run(&command),
         Command::Analyze(arguments) => commands::analyze::run(&arguments),
+        Command::Average(arguments) => commands::average::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),
@@ -58,6 +59,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Recalibrate(arguments)) => {
             commands::bench::recalibrate(&arguments)
         }
+        Command::Bench(BenchCommand::Average(arguments)) => commands::bench::average(&arguments),
         Command::Bench(BenchCommand::Landscape(arguments)) => {
             commands::bench::landscape(&arguments)
         }

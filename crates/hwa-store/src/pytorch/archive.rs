@@ -87,6 +87,11 @@ impl Archive {
         Ok(self.entry(name)?.length)
     }
 
+    /// Where in the file the bytes of an entry begin.
+    pub(super) fn start_of(&self, name: &str) -> Result<u64, CheckpointError> {
+        Ok(self.entry(name)?.start)
+    }
+
     /// Reads an entry of at most `limit` bytes, and checks its checksum.
     pub(super) fn read(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, CheckpointError> {
         let entry = self.entry(name)?;

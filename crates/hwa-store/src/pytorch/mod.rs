@@ -10,6 +10,7 @@ mod archive;
 mod bytes;
 mod calls;
 mod globals;
+mod located;
 mod pickle;
 mod state_dict;
 mod strided;
@@ -25,6 +26,7 @@ use crate::checkpoint_error::CheckpointError;
 use crate::error::StoreError;
 
 use archive::Archive;
+pub(crate) use located::{LocatedTensor, locate};
 
 /// The longest pickle that is read. Numbers are outside of it: tens of bytes per tensor.
 const MAX_PICKLE: u64 = 64 << 20;

@@ -55,6 +55,22 @@ pub(super) fn find<'o, 'a>(objects: &'o Objects<'a>) -> Result<Found<'o, 'a>, Ch
     Err(nothing(listed(entries.keys())))
 }
 
+/// The names under which training scripts save how far they are, the finest first.
+const STEPS: [&str; 5] = ["global_step", "step", "iteration", "iter", "epoch"];
+
+/// How far the training was, if the checkpoint says so.
+pub(super) fn step(objects: &Objects<'_>) -> Option<u64> {
+    let Value::Dict(entries) = objects.root() else {
+        return None;
+    };
+    let entries = by_name(objects, entries).ok().flatten()?;
+    let number = |name: &str| match objects.get(*entries.get(name)?) {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    STEPS.into_iter().find_map(number)
+}
+
 /// What a dict holds.
 enum Contents<'o, 'a> {
     Tensors(BTreeMap<&'a str, &'o StridedTensor<'a>>),

@@ -130,7 +130,8 @@ impl<'a> StridedTensor<'a> {
         Some(at)
     }
 
-    fn is_row_major(&self) -> bool {
+    /// Whether its numbers are stored one after the other.
+    pub(super) fn is_row_major(&self) -> bool {
         let mut expected = 1;
         for (dimension, stride) in self.shape.iter().zip(&self.strides).rev() {
             // The stride of a dimension of one is never used, and PyTorch leaves any.

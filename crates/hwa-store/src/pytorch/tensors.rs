@@ -30,10 +30,7 @@ pub(super) fn read(
     tensors: &BTreeMap<&str, &StridedTensor<'_>>,
 ) -> Result<Weights, StoreError> {
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
-    if tensors.len() > MAX_TENSORS {
-        let (what, limit) = ("tensors", MAX_TENSORS as u64);
-        return Err(wrong(CheckpointError::TooMany { what, limit }));
-    }
+    ensure_few(tensors).map_err(wrong)?;
     let mut parts = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         let size = size_of(name, tensor.element).map_err(|found| {
@@ -61,11 +58,22 @@ pub(super) fn read(
     Ok(weights)
 }
 
+/// That there are no more tensors than anybody needs.
+pub(super) fn ensure_few(
+    tensors: &BTreeMap<&str, &StridedTensor<'_>>,
+) -> Result<(), CheckpointError> {
+    let (what, limit) = ("tensors", MAX_TENSORS as u64);
+    match tensors.len() > MAX_TENSORS {
+        true => Err(CheckpointError::TooMany { what, limit }),
+        false => Ok(()),
+    }
+}
+
 /// The bytes of a storage that a tensor spans.
-struct Part<'a> {
-    entry: String,
+pub(super) struct Part<'a> {
+    pub(super) entry: String,
     key: &'a str,
-    start: u64,
+    pub(super) start: u64,
     length: u64,
     is_whole: bool,
     /// What the tensor takes, or what has to be read for it if that is more.
@@ -73,7 +81,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(
+    pub(super) fn new(
         archive: &Archive,
         name: &str,
         tensor: &StridedTensor<'a>,
@@ -121,7 +129,8 @@ impl<'a> Part<'a> {
     }
 }
 
-fn ensure_sane(
+/// That views do not repeat what is stored without end.
+pub(super) fn ensure_sane(
     archive: &Archive,
     parts: &[(&str, &StridedTensor<'_>, Part<'_>)],
 ) -> Result<(), CheckpointError> {
@@ -159,7 +168,8 @@ fn values_of(tensor: &StridedTensor<'_>, bytes: &[u8]) -> Option<Values> {
     })
 }
 
-fn outside(name: &str, tensor: &StridedTensor<'_>) -> CheckpointError {
+/// That a tensor reads beyond its storage.
+pub(super) fn outside(name: &str, tensor: &StridedTensor<'_>) -> CheckpointError {
     let (shape, strides) = (tensor.shape.clone(), tensor.strides.clone());
     CheckpointError::OutsideStorage { name: shown(name), shape, strides }
 }

@@ -1,5 +1,6 @@
 //! What can be written after `hwa`.
 
+mod average;
 mod study;
 
 use std::num::NonZeroUsize;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use average::{Average, BenchAverage};
 pub(crate) use study::{
     Analyze, BenchLandscape, Figures, Images, LandscapeCommand, LandscapeOptions, StudyOf,
 };
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Landscape(LandscapeCommand),
     /// Measure a run's gradients: the convergence condition, and where its weights lie
     Analyze(Analyze),
+    /// Average checkpoints, whoever trained them
+    Average(Average),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights
@@ -365,6 +369,8 @@ pub(crate) enum BenchCommand {
     Step(BenchStep),
     /// Images per second of re-estimated batch-norm statistics, on made-up images
     Recalibrate(BenchRecalibrate),
+    /// Averages of checkpoints on disk, beside reading them alone
+    Average(BenchAverage),
     /// What a point of a landscape costs beyond its forward passes, on made-up images
     Landscape(BenchLandscape),
     /// Images per second of loading and augmentation, and what they cost a training step

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod analyze;
+pub(crate) mod average;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod data;

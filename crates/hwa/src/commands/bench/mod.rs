@@ -1,5 +1,6 @@
 //! `hwa bench`: how fast it is here.
 
+mod average;
 mod landscape;
 mod loader;
 mod made_up;
@@ -11,6 +12,7 @@ use std::num::NonZeroUsize;
 use hwa_data::ImageShape;
 use hwa_nn::{ModelSpec, Task};
 
+pub(crate) use average::run as average;
 pub(crate) use landscape::run as landscape;
 pub(crate) use loader::run as loader;
 pub(crate) use recalibrate::run as recalibrate;

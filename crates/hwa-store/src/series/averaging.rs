@@ -1,0 +1,185 @@
+//! Averages of a series, written, kept in memory, or only computed.
+
+use std::path::{Path, PathBuf};
+
+use hwa_core::{ValueType, Weights};
+use serde_json::{Value, json};
+
+use super::Series;
+use super::buffers::Limits;
+use super::error::SeriesError;
+use super::layout::{self, Planned};
+use super::order::is_told_by_folder;
+use super::output::{About, FinishedFile, InMemory, OutputFile, OutputFiles};
+use super::scheme::Scheme;
+use super::source::Source;
+use super::stream::{NonFinite, Nowhere, Pass, Sink};
+use super::watch::Watch;
+use super::window::Window;
+
+/// Averages that are written in one pass; each is an open file.
+const FILES_AT_ONCE: usize = 128;
+/// What was said about one checkpoint and is not so about an average.
+const OF_ONE: [&str; 4] = ["cycle", "step", "replica", "n_averaged"];
+
+/// How a series is averaged.
+#[derive(Debug, Clone)]
+pub struct Averaging<'a> {
+    /// The checkpoints.
+    pub series: &'a Series,
+    /// The mean, or another way.
+    pub scheme: Scheme,
+    /// The type of the result; by default that of the checkpoints.
+    pub value_type: Option<ValueType>,
+    /// What is done about NaN and infinities.
+    pub non_finite: NonFinite,
+    /// What a pass may use.
+    pub limits: Limits,
+    /// Who watches.
+    pub watch: Watch<'a>,
+}
+
+impl<'a> Averaging<'a> {
+    /// The mean, in the type of the checkpoints.
+    pub fn new(series: &'a Series) -> Self {
+        let (limits, watch) = (Limits::default(), Watch::nobody());
+        let (scheme, value_type, non_finite) = (Scheme::Mean, None, NonFinite::Refuse);
+        Self { series, scheme, value_type, non_finite, limits, watch }
+    }
+
+    /// Writes the average of a window, beside its place until it is whole.
+    pub fn write(&self, window: &Window, path: &Path) -> Result<(), SeriesError> {
+        self.write_all(&[(window.clone(), path.to_owned())])
+    }
+
+    /// Writes the averages of several windows. All of them appear, or none.
+    pub fn write_all(&self, outputs: &[(Window, PathBuf)]) -> Result<(), SeriesError> {
+        let mut finished: Vec<FinishedFile> = Vec::new();
+        let mut before = 0;
+        for outputs in outputs.chunks(FILES_AT_ONCE) {
+            let progress = |done| (self.watch.progress)(before + done);
+            let watch = Watch { progress: &progress, ..self.watch };
+            let files = Averaging { watch, ..self.clone() }.begin(outputs)?;
+            let windows: Vec<Window> = outputs.iter().map(|(window, _)| window.clone()).collect();
+            before += self.num_bytes(&windows);
+            for file in files.0 {
+                finished.push(file.flush()?);
+            }
+        }
+        for file in finished {
+            file.rename()?;
+        }
+        Ok(())
+    }
+
+    /// Writes an average beside its place and removes it again: how long that takes without
+    /// waiting for the disk.
+    pub fn write_and_discard(&self, window: &Window, path: &Path) -> Result<(), SeriesError> {
+        self.begin(&[(window.clone(), path.to_owned())]).map(drop)
+    }
+
+    /// The average of a window in memory.
+    pub fn weights(&self, window: &Window) -> Result<Weights, SeriesError> {
+        let planned = self.planned();
+        let memory = InMemory::new(&planned);
+        self.pass(&planned, &[window.members()], &memory)?;
+        let newest = window.members().last().and_then(|member| self.series.sources.get(*member));
+        memory.weights(newest.map_or(Path::new(""), Source::path))
+    }
+
+    /// Computes the averages of windows in one pass and keeps none: how long that takes.
+    pub fn compute(&self, windows: &[Window]) -> Result<(), SeriesError> {
+        let members: Vec<&[usize]> = windows.iter().map(Window::members).collect();
+        self.pass(&self.planned(), &members, &Nowhere)
+    }
+
+    /// The bytes that are read for windows of which each is written.
+    pub fn num_bytes(&self, windows: &[Window]) -> u64 {
+        let planned = self.planned();
+        let sources: Vec<&Source> = self.series.sources.iter().collect();
+        let bytes = |windows: &[Window]| {
+            let members: Vec<&[usize]> = windows.iter().map(Window::members).collect();
+            self.of(&sources, &planned, &members).num_bytes()
+        };
+        windows.chunks(FILES_AT_ONCE).map(bytes).sum()
+    }
+
+    /// Averages in files beside their places, not flushed.
+    fn begin(&self, outputs: &[(Window, PathBuf)]) -> Result<OutputFiles, SeriesError> {
+        let planned = self.planned();
+        let create = |(window, path): &(Window, PathBuf)| {
+            OutputFile::create(path, &planned, &self.about(window))
+        };
+        let files = OutputFiles(outputs.iter().map(create).collect::<Result<_, _>>()?);
+        let members: Vec<&[usize]> = outputs.iter().map(|(window, _)| window.members()).collect();
+        self.pass(&planned, &members, &files)?;
+        Ok(files)
+    }
+
+    fn planned(&self) -> Vec<Planned> {
+        let tensors = self.series.sources.first().map_or(&[][..], Source::tensors);
+        layout::planned(tensors, self.value_type)
+    }
+
+    fn pass(
+        &self,
+        planned: &[Planned],
+        windows: &[&[usize]],
+        sink: &dyn Sink,
+    ) -> Result<(), SeriesError> {
+        let sources: Vec<&Source> = self.series.sources.iter().collect();
+        self.of(&sources, planned, windows).run(sink)
+    }
+
+    fn of<'p>(
+        &'p self,
+        sources: &'p [&'p Source],
+        planned: &'p [Planned],
+        windows: &'p [&'p [usize]],
+    ) -> Pass<'p> {
+        let Self { scheme, non_finite, limits, watch, .. } = self;
+        let (non_finite, limits, watch) = (*non_finite, *limits, *watch);
+        Pass { sources, planned, windows, scheme, non_finite, limits, watch }
+    }
+
+    /// What the newest member says about its network goes on to be true; the rest is new.
+    fn about(&self, window: &Window) -> About {
+        let sources = &self.series.sources;
+        let members: Vec<&Source> =
+            window.members().iter().filter_map(|member| sources.get(*member)).collect();
+        let Some(newest) = members.last() else {
+            return About::default();
+        };
+        let mut metadata = newest.metadata().clone();
+        metadata.retain(|key, _| !OF_ONE.contains(&key.as_str()));
+        let statistics = if self.series.has_statistics() { "averaged" } else { "none" };
+        let spec = window
+            .spec()
+            .map(|spec| json!({ "length": spec.length, "stride": spec.stride, "at": window.at() }));
+        let how = match &self.scheme {
+            Scheme::Mean => json!({ "how": "mean" }),
+            Scheme::Weighted(weights) => json!({ "how": "weighted", "weights": weights }),
+            Scheme::Moving { decay } => json!({ "how": "moving", "decay": decay }),
+        };
+        let names: Vec<String> = members.iter().map(|source| name_of(source.path())).collect();
+        metadata.extend([
+            ("kind".to_owned(), Value::from("average")),
+            ("average".to_owned(), how),
+            ("members".to_owned(), names.into()),
+            ("window".to_owned(), spec.into()),
+            ("statistics".to_owned(), statistics.into()),
+            ("tool".to_owned(), concat!("hwa ", env!("CARGO_PKG_VERSION")).into()),
+        ]);
+        About { metadata, foreign: newest.foreign().clone() }
+    }
+}
+
+/// A file's name, with its folder's if that is what tells checkpoints apart.
+fn name_of(path: &Path) -> String {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let own = name(path).unwrap_or_default();
+    match path.parent().and_then(name).filter(|_| is_told_by_folder(path)) {
+        Some(folder) => format!("{folder}/{own}"),
+        None => own,
+    }
+}

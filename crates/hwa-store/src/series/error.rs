@@ -1,0 +1,149 @@
+//! What can be wrong with a series of checkpoints.
+
+use std::path::PathBuf;
+
+use crate::error::StoreError;
+
+/// Why a series could not be opened or averaged.
+#[derive(Debug, thiserror::Error)]
+pub enum SeriesError {
+    /// There is no checkpoint.
+    #[error(
+        "{} holds no checkpoints: expected files ending in .safetensors, .pt, .pth or .bin, \
+         model folders, or a run with checkpoints/outer-*.safetensors", path.display()
+    )]
+    Empty {
+        /// Where they were looked for.
+        path: PathBuf,
+    },
+    /// Nothing was named.
+    #[error("no checkpoints to average")]
+    Nothing,
+    /// There is one checkpoint.
+    #[error("{} is the only checkpoint: an average needs two or more", path.display())]
+    Single {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// All, or all but one, hold NaN or infinities.
+    #[error("only {left} of {all} checkpoints are without NaN or infinite values")]
+    TooFewLeft {
+        /// Those without.
+        left: usize,
+        /// All of them.
+        all: usize,
+    },
+    /// Two checkpoints are not of one model.
+    #[error("{} and {} differ: {difference}", first.display(), other.display())]
+    Differ {
+        /// The oldest.
+        first: PathBuf,
+        /// The one that is not like it.
+        other: PathBuf,
+        /// The first difference.
+        difference: Box<Difference>,
+    },
+    /// A number is none.
+    #[error("{}: `{tensor}` holds NaN or infinite values", path.display())]
+    NonFinite {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// The step of a checkpoint is not to be known.
+    #[error(
+        "cannot tell the step of {}: neither in the file nor in its name is one", path.display()
+    )]
+    NoStep {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// An index of shards cannot be followed.
+    #[error("{}: {reason}", path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A window lies where no checkpoints are.
+    #[error("no checkpoint is in the window at {at}: {have}")]
+    EmptyWindow {
+        /// The number of its last checkpoint.
+        at: usize,
+        /// What there is.
+        have: String,
+    },
+    /// As many weights as members are needed.
+    #[error("{found} weights for {expected} checkpoints")]
+    WeightCount {
+        /// The members.
+        expected: usize,
+        /// The weights given.
+        found: usize,
+    },
+    /// A mean needs weights that add up to something.
+    #[error("weights must be numbers with a sum above zero, found {found:?}")]
+    BadWeights {
+        /// The weights given.
+        found: Vec<f64>,
+    },
+    /// A moving average needs a decay below one.
+    #[error("the decay must be at least 0 and below 1, found {found}")]
+    BadDecay {
+        /// The decay given.
+        found: f64,
+    },
+    /// The buffers do not fit.
+    #[error("{allowed} bytes of memory are too few: at least {needed} are needed")]
+    TooLittleMemory {
+        /// The bytes allowed.
+        allowed: usize,
+        /// The bytes of the smallest buffers.
+        needed: usize,
+    },
+    /// Whoever asked for it does not want it any more.
+    #[error("interrupted")]
+    Interrupted,
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How two checkpoints differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Difference {
+    /// A tensor is only in the first.
+    #[error("`{name}` is only in the first")]
+    OnlyInFirst {
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor is only in the second.
+    #[error("`{name}` is only in the second")]
+    OnlyInSecond {
+        /// The tensor.
+        name: String,
+    },
+    /// Shapes differ.
+    #[error("`{name}` has shape {first:?} in the first, {second:?} in the second")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its shape in the first.
+        first: Vec<usize>,
+        /// Its shape in the second.
+        second: Vec<usize>,
+    },
+    /// Types differ.
+    #[error("`{name}` has type {first} in the first, {second} in the second")]
+    Type {
+        /// The tensor.
+        name: String,
+        /// Its type in the first.
+        first: String,
+        /// Its type in the second.
+        second: String,
+    },
+}

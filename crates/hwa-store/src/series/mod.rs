@@ -1,0 +1,242 @@
+//! Averages over a series of checkpoints that somebody trained, on disk.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use hwa_store::{Averaging, Order, Series};
+//!
+//! let series = Series::open(&["checkpoints".into()], Order::Name)?;
+//! Averaging::new(&series).write(&series.everything(), Path::new("mean.safetensors"))?;
+//! # Ok::<_, hwa_store::SeriesError>(())
+//! ```
+
+mod arithmetic;
+mod averaging;
+mod buffers;
+mod error;
+mod header;
+mod index;
+mod layout;
+mod listing;
+mod order;
+mod output;
+mod positioned;
+mod scan;
+mod scheme;
+mod source;
+mod stream;
+mod tensor;
+mod watch;
+mod window;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use hwa_core::{Role, WindowSpec};
+
+pub use averaging::Averaging;
+pub use buffers::Limits;
+pub use error::{Difference, SeriesError};
+pub use order::Order;
+pub use scheme::Scheme;
+pub use stream::NonFinite;
+pub use watch::Watch;
+pub use window::Window;
+
+use listing::Listed;
+use positioned::Keep;
+use source::Source;
+
+/// Files that stay open; of longer series they are opened for each read.
+const MOST_OPEN: usize = 256;
+/// The bytes read at a time when files are read as they are.
+const PLAIN_PIECE: usize = 256 << 10;
+
+/// Checkpoints of one model, oldest first, opened but not read.
+#[derive(Debug)]
+pub struct Series {
+    sources: Vec<Source>,
+    /// The cycles of a run, or places in the series from 1 on.
+    numbers: Vec<usize>,
+}
+
+/// A member that holds NaN or infinities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadMember {
+    /// Its place in the series.
+    pub member: usize,
+    /// The first tensor that holds one.
+    pub tensor: String,
+}
+
+impl Series {
+    /// Opens files, model folders, or all checkpoints of one folder, and checks that they have
+    /// the same tensors.
+    pub fn open(paths: &[PathBuf], order: Order) -> Result<Self, SeriesError> {
+        let listed = listing::list(paths)?;
+        if let [only] = listed.as_slice() {
+            // If it is one.
+            Source::open(&only.path, Keep::Closed)?;
+            return Err(SeriesError::Single { path: only.path.clone() });
+        }
+        let mut members: Vec<(Listed, Source)> = opened(listed)?;
+        match order {
+            Order::Name => members.sort_by(|(a, _), (b, _)| order::by_name(&a.path, &b.path)),
+            Order::Time => members.sort_by_key(|(_, source)| source.written()),
+            Order::Step => {
+                let step = |(_, source): &(Listed, Source)| {
+                    let missing = || SeriesError::NoStep { path: source.path().to_owned() };
+                    source.step().or_else(|| order::number_of(source.path())).ok_or_else(missing)
+                };
+                let steps = members.iter().map(step).collect::<Result<Vec<_>, _>>()?;
+                let mut stepped: Vec<_> = steps.into_iter().zip(members).collect();
+                stepped.sort_by_key(|(step, _)| *step);
+                members = stepped.into_iter().map(|(_, member)| member).collect();
+            }
+            Order::Given => {}
+        }
+        let by_cycle = order == Order::Name;
+        let number = |(place, (listed, _)): (usize, &(Listed, Source))| {
+            listed.cycle.filter(|_| by_cycle).unwrap_or(place + 1)
+        };
+        let numbers = members.iter().enumerate().map(number).collect();
+        let sources: Vec<Source> = members.into_iter().map(|(_, source)| source).collect();
+        layout::ensure_equal(&sources)?;
+        Ok(Self { sources, numbers })
+    }
+
+    /// The number of checkpoints; two or more.
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Never: an empty series cannot be opened.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// The checkpoints' places, oldest first.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.sources.iter().map(Source::path)
+    }
+
+    /// The checkpoints' numbers: cycles of a run, or places in the series from 1 on.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
+    }
+
+    /// The number of tensors of each.
+    pub fn num_tensors(&self) -> usize {
+        self.sources.first().map_or(0, |source| source.tensors().len())
+    }
+
+    /// The bytes of all files.
+    pub fn num_file_bytes(&self) -> u64 {
+        self.sources.iter().map(Source::num_file_bytes).sum()
+    }
+
+    /// Whether batch-norm statistics are among the tensors.
+    pub fn has_statistics(&self) -> bool {
+        let mut tensors = self.sources.iter().flat_map(Source::tensors);
+        tensors.any(|tensor| tensor.role == Role::Statistic)
+    }
+
+    /// All checkpoints.
+    pub fn everything(&self) -> Window {
+        let at = self.numbers.last().copied().unwrap_or_default();
+        Window { spec: None, at, members: (0..self.len()).collect() }
+    }
+
+    /// The window that ends at a checkpoint's number, or at the last one.
+    pub fn window(&self, spec: WindowSpec, at: Option<usize>) -> Result<Window, SeriesError> {
+        let last = self.numbers.last().copied().unwrap_or_default();
+        let at = at.unwrap_or(last);
+        let window = self.window_at(spec, at);
+        if window.members.is_empty() || at > last {
+            let first = self.numbers.first().copied().unwrap_or_default();
+            let have = format!("there are {} checkpoints, {first} to {last}", self.len());
+            return Err(SeriesError::EmptyWindow { at, have });
+        }
+        Ok(window)
+    }
+
+    /// The windows at all checkpoints, without those that have no members.
+    pub fn windows(&self, spec: WindowSpec) -> Vec<Window> {
+        let windows = self.numbers.iter().map(|at| self.window_at(spec, *at));
+        windows.filter(|window| !window.members.is_empty()).collect()
+    }
+
+    fn window_at(&self, spec: WindowSpec, at: usize) -> Window {
+        let covered = |number: usize| (spec.oldest(at)..=at).contains(&number);
+        let members = self.numbers.iter().enumerate();
+        let members = members.filter(|(_, number)| covered(**number) && spec.admits(**number));
+        Window { spec: Some(spec), at, members: members.map(|(place, _)| place).collect() }
+    }
+
+    /// Reads everything to find the members that hold NaN or infinities.
+    pub fn bad_members(
+        &self,
+        limits: Limits,
+        watch: Watch<'_>,
+    ) -> Result<Vec<BadMember>, SeriesError> {
+        let sources: Vec<&Source> = self.sources.iter().collect();
+        let tensors = self.sources.first().map_or(&[][..], Source::tensors);
+        let planned = layout::planned(tensors, None);
+        let found = scan::first_bad_tensors(&sources, &planned, limits, watch)?;
+        let named = |(member, tensor): (usize, Option<usize>)| {
+            Some(BadMember { member, tensor: tensors[tensor?].name.clone() })
+        };
+        Ok(found.into_iter().enumerate().filter_map(named).collect())
+    }
+
+    /// Takes members out of the series. The others keep their numbers.
+    pub fn leave_out(&mut self, bad: &[BadMember]) -> Result<(), SeriesError> {
+        let all = self.len();
+        let mut is_kept = (0..all).map(|place| bad.iter().all(|bad| bad.member != place));
+        let mut also = is_kept.clone();
+        self.sources.retain(|_| is_kept.next().unwrap_or(true));
+        self.numbers.retain(|_| also.next().unwrap_or(true));
+        match self.len() {
+            left @ 0..2 => Err(SeriesError::TooFewLeft { left, all }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads all files as they are and does nothing with them: how fast this machine reads.
+    pub fn read_plainly(&self, limits: Limits) -> Result<u64, SeriesError> {
+        let files = self.sources.iter().flat_map(Source::files);
+        let pieces: Vec<_> = files
+            .flat_map(|file| (0..file.length()).step_by(PLAIN_PIECE).map(move |at| (file, at)))
+            .collect();
+        let buffer = || vec![0; PLAIN_PIECE];
+        workers::share(limits.threads.get(), pieces.len(), buffer, |buffer, number| {
+            let (file, at) = pieces[number];
+            let length = usize::try_from(file.length() - at).unwrap_or(PLAIN_PIECE);
+            let bytes = &mut buffer[..length.min(PLAIN_PIECE)];
+            file.read(at, bytes)?;
+            std::hint::black_box(bytes);
+            Ok::<(), SeriesError>(())
+        })?;
+        Ok(self.num_file_bytes())
+    }
+}
+
+/// Opens checkpoints, several at a time: checksums of PyTorch's files are compared.
+fn opened(listed: Vec<Listed>) -> Result<Vec<(Listed, Source)>, SeriesError> {
+    let keep = if listed.len() > MOST_OPEN { Keep::Closed } else { Keep::Open };
+    let slots: Vec<Mutex<Option<Source>>> = listed.iter().map(|_| Mutex::new(None)).collect();
+    let threads = Limits::default().threads.get();
+    workers::share(
+        threads,
+        listed.len(),
+        || (),
+        |(), number| {
+            let source = Source::open(&listed[number].path, keep)?;
+            *slots[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
+            Ok::<(), SeriesError>(())
+        },
+    )?;
+    let sources = slots.into_iter();
+    let sources = sources.map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(listed.into_iter().zip(sources.flatten()).collect())
+}

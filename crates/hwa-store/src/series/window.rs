@@ -1,0 +1,28 @@
+//! Windows over a series: which members are averaged.
+
+use hwa_core::WindowSpec;
+
+/// Some members of a series, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    pub(crate) spec: Option<WindowSpec>,
+    pub(crate) at: usize,
+    pub(crate) members: Vec<usize>,
+}
+
+impl Window {
+    /// The number of the newest checkpoint that it can hold.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How long it is and which checkpoints it takes; without, it takes all.
+    pub fn spec(&self) -> Option<WindowSpec> {
+        self.spec
+    }
+
+    /// Its members, by their places in the series.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+}

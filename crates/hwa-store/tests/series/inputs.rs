@@ -1,0 +1,248 @@
+//! Whatever a series is made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use hwa_core::{Statistics, Values, Weights, mean};
+use hwa_store::{
+    Averaging, CheckpointStore, Metadata, NonFinite, Order, Series, SeriesError, read_checkpoint,
+    read_tensors, write_tensors,
+};
+use safetensors::{Dtype, SafeTensors};
+
+use super::{bits, saved, weights};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn single(x: f32) -> Weights {
+    weights(&[("w", Values::F32(vec![x]))])
+}
+
+fn mean_of(series: &Series) -> f32 {
+    let weights = Averaging::new(series).weights(&series.everything()).unwrap();
+    weights.get("w").unwrap().as_f32().unwrap()[0]
+}
+
+#[test]
+fn pieces_of_pytorchs_files_are_what_they_are_when_read_whole() {
+    // Equal members are their own mean, so that each file stands against its other reader.
+    let names = [
+        "averaged.pt",
+        "bf16.pt",
+        "channels_last.pt",
+        "compiled.pt",
+        "data_parallel.pt",
+        "f16.pt",
+        "f64.pt",
+        "parameters.pt",
+        "plain.pt",
+        "protocol_4.pt",
+        "training.pth",
+        "training_protocol_5.pth",
+        "unchecked.pt",
+        "views.pt",
+    ];
+    for name in names {
+        let expected = read_checkpoint(&golden(name)).unwrap().weights;
+        let series = Series::open(&[golden(name), golden(name)], Order::Name).unwrap();
+        let averaging = Averaging { non_finite: NonFinite::Allow, ..Averaging::new(&series) };
+        let found = averaging.weights(&series.everything()).unwrap();
+        assert_eq!(bits(&found), bits(&expected), "{name}");
+        // Written, it is read back as the same weights.
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("mean.safetensors");
+        averaging.write(&series.everything(), &out).unwrap();
+        assert_eq!(bits(&read_tensors(&out).unwrap().0), bits(&expected), "{name}");
+    }
+}
+
+#[test]
+fn what_asks_to_be_run_is_refused_in_a_series_too() {
+    for (name, reason) in [
+        ("popen.pt", "Popen"),
+        ("system.pt", "system"),
+        ("legacy.pt", "before 1.6"),
+        ("torchscript.pt", "TorchScript"),
+        ("negated.pt", "negated"),
+    ] {
+        let error = Series::open(&[golden(name), golden("plain.pt")], Order::Given).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(reason) && message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn flags_and_short_integers_come_from_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, count: u8, value: f32| {
+        let path = folder.path().join(name);
+        let header = "{\"flag\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]},\
+             \"n\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]},\
+             \"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}";
+        let numbers = [&[1, count, count, 250][..], &value.to_le_bytes()].concat();
+        let length = (header.len() as u64).to_le_bytes();
+        fs::write(&path, [&length[..], header.as_bytes(), &numbers].concat()).unwrap();
+        path
+    };
+    let paths = [file("a.safetensors", 3, 1.0), file("b.safetensors", 9, 4.0)];
+    let series = Series::open(&paths, Order::Name).unwrap();
+    let out = folder.path().join("out");
+    Averaging::new(&series).write(&series.everything(), &out).unwrap();
+    let bytes = fs::read(&out).unwrap();
+    let found = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(found.tensor("n").unwrap().data(), [9, 9, 250]);
+    assert_eq!(found.tensor("flag").unwrap().dtype(), Dtype::BOOL);
+    assert_eq!(found.tensor("w").unwrap().data(), 2.5f32.to_le_bytes());
+}
+
+/// A model in two files with an index, as Hugging Face's libraries write it.
+fn sharded(folder: &Path, a: f32, b: f32) {
+    fs::create_dir_all(folder).unwrap();
+    let names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    for (name, (tensor, value)) in names.into_iter().zip([("a", a), ("b", b)]) {
+        let part = weights(&[(tensor, Values::F32(vec![value]))]);
+        write_tensors(&folder.join(name), &part, &Metadata::new()).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": { "a": names[0], "b": names[1] } });
+    fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
+}
+
+#[test]
+fn a_model_in_several_files_is_one_member() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = [("checkpoint-1000", 4.0, 8.0), ("checkpoint-500", 2.0, 2.0)];
+    let paths = steps.map(|(name, a, b)| {
+        sharded(&folder.path().join(name), a, b);
+        folder.path().join(name)
+    });
+    let whole = weights(&[("a", Values::F32(vec![3.0])), ("b", Values::F32(vec![5.0]))]);
+    let index = |path: &PathBuf| path.join("model.safetensors.index.json");
+    for named in [vec![folder.path().to_owned()], paths.to_vec(), paths.iter().map(index).collect()]
+    {
+        for order in [Order::Name, Order::Step] {
+            let series = Series::open(&named, order).unwrap();
+            let folders: Vec<_> = series.paths().map(|p| p.parent().unwrap().to_owned()).collect();
+            assert_eq!(folders, [paths[1].clone(), paths[0].clone()]);
+            let found = Averaging::new(&series).weights(&series.everything()).unwrap();
+            assert_eq!(bits(&found), bits(&whole));
+        }
+    }
+}
+
+#[test]
+fn an_index_that_lies_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("m");
+    sharded(&model, 1.0, 2.0);
+    let index = model.join("model.safetensors.index.json");
+    let one = "model-00001-of-00002.safetensors";
+    for (map, reason) in [
+        (serde_json::json!({ "a": "../secret" }), "not the name of a file beside it"),
+        (serde_json::json!({ "a": "/etc/passwd" }), "not the name of a file beside it"),
+        (serde_json::json!({ "a": ".." }), "not the name of a file beside it"),
+        (serde_json::json!({}), "names no tensors"),
+        (serde_json::json!({ "b": one }), "`a` of model-00001-of-00002.safetensors is not in it"),
+        (serde_json::json!({ "a": one, "c": one }), "`c` is not in model-00001"),
+        (serde_json::json!({ "a": "missing.safetensors" }), "cannot read"),
+    ] {
+        fs::write(&index, serde_json::json!({ "weight_map": map }).to_string()).unwrap();
+        let error = Series::open(&[index.clone(), index.clone()], Order::Name).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_run_gives_its_outer_weights_by_cycle() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = folder.path().join("checkpoints");
+    fs::create_dir(&checkpoints).unwrap();
+    fs::write(folder.path().join("experiment.toml"), "").unwrap();
+    let store = CheckpointStore::new(checkpoints.clone());
+    let outer = |x: f32| hwa_core::OuterWeights::from_checkpoint(single(x));
+    for cycle in [10, 20, 30] {
+        store.save_outer(cycle, cycle as u64 * 5, &outer(cycle as f32)).unwrap();
+    }
+    write_tensors(
+        &checkpoints.join("inner-000010-0-00000050.safetensors"),
+        &single(1e9),
+        &Metadata::new(),
+    )
+    .unwrap();
+    for place in [folder.path().to_owned(), checkpoints] {
+        let series = Series::open(&[place], Order::Name).unwrap();
+        assert_eq!(series.numbers(), [10, 20, 30]);
+        assert_eq!(mean_of(&series), 20.0);
+        let length = std::num::NonZeroUsize::new(15);
+        let spec = hwa_core::WindowSpec { length, ..Default::default() };
+        let window = series.window(spec, None).unwrap();
+        assert_eq!((window.at(), window.members()), (30, &[1, 2][..]));
+    }
+}
+
+#[test]
+fn a_series_is_in_the_order_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let names = ["e-2.safetensors", "e-10.safetensors", "e-9.safetensors"];
+    for (age, (name, step)) in names.into_iter().zip([300, 100, 200]).enumerate() {
+        let about = Metadata::from([("step".to_owned(), step.into())]);
+        write_tensors(&path(name), &single(1.0), &about).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age as u64);
+        fs::File::options().write(true).open(path(name)).unwrap().set_modified(time).unwrap();
+    }
+    let order = |order| -> Vec<PathBuf> {
+        let series = Series::open(&names.map(path), order).unwrap();
+        series.paths().map(Path::to_owned).collect()
+    };
+    assert_eq!(order(Order::Name), [names[0], names[2], names[1]].map(path));
+    assert_eq!(order(Order::Time), [names[2], names[1], names[0]].map(path));
+    assert_eq!(order(Order::Step), [names[1], names[2], names[0]].map(path));
+    assert_eq!(order(Order::Given), names.map(path));
+    // In a folder it is the same, and what is no checkpoint is passed over.
+    for other in ["notes.txt", ".hidden.safetensors", ".partial-x.safetensors"] {
+        fs::write(path(other), "").unwrap();
+    }
+    let series = Series::open(&[folder.path().to_owned()], Order::Name).unwrap();
+    assert_eq!(series.len(), 3);
+}
+
+#[test]
+fn the_step_of_a_training_checkpoint_is_in_its_pickle() {
+    // Neither has a number in its name that would do: both say `epoch: 12`.
+    let paths = ["training.pth", "training.pth"].map(golden);
+    assert_eq!(Series::open(&paths, Order::Step).unwrap().len(), 2);
+    let error = Series::open(&["plain.pt", "plain.pt"].map(golden), Order::Step).unwrap_err();
+    assert!(matches!(error, SeriesError::NoStep { .. }), "{error}");
+}
+
+#[test]
+fn a_step_that_nobody_tells_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.safetensors", "b.safetensors"].map(|name| folder.path().join(name));
+    for path in &paths {
+        write_tensors(path, &single(1.0), &Metadata::new()).unwrap();
+    }
+    match Series::open(&paths, Order::Step).unwrap_err() {
+        SeriesError::NoStep { path } => assert_eq!(path, paths[0]),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn more_files_than_may_be_open_are_averaged_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let members: Vec<Weights> = (0..300).map(|i| single(i as f32)).collect();
+    let place = saved(folder.path(), &members);
+    let series = Series::open(std::slice::from_ref(&place), Order::Name).unwrap();
+    let expected = mean(&members.iter().collect::<Vec<_>>(), Statistics::Average).unwrap();
+    assert_eq!(mean_of(&series), expected.get("w").unwrap().as_f32().unwrap()[0]);
+    // One of them is replaced meanwhile.
+    let changed = place.join("epoch-7.safetensors");
+    write_tensors(&changed, &weights(&[("w", Values::F32(vec![1.0, 2.0]))]), &Metadata::new())
+        .unwrap();
+    let error = Averaging::new(&series).weights(&series.everything()).unwrap_err().to_string();
+    assert!(error.contains("epoch-7.safetensors") && error.contains("changed"), "{error}");
+}

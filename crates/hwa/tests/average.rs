@@ -1,0 +1,241 @@
+//! `hwa average` as a user meets it.
+#![allow(clippy::unwrap_used, clippy::panic)] // it is a test
+
+mod command;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use command::{failed, hwa, json, succeeded, text};
+use hwa_core::{Role, Statistics, Tensor, ValueType, Values, Weights, mean};
+use hwa_store::{Metadata, read_checkpoint, read_tensors, write_tensors};
+use serde_json::json;
+
+/// Weights with a parameter, a statistic and a counter.
+fn member(x: f32, count: i64) -> Weights {
+    let mut weights = Weights::new();
+    for (name, values) in [
+        ("conv.weight", Values::F32(vec![x, -x, x / 3.0])),
+        ("bn.running_mean", Values::F32(vec![x])),
+        ("bn.num_batches_tracked", Values::I64(vec![count])),
+    ] {
+        let role = Role::infer(name, values.value_type());
+        weights.insert(name, Tensor::new(role, vec![values.len()], values).unwrap()).unwrap();
+    }
+    weights
+}
+
+/// Checkpoints `e-1`, `e-2`, ... of these values.
+fn series(folder: &Path, values: &[f32]) -> (PathBuf, Vec<Weights>) {
+    let place = folder.join("checkpoints");
+    fs::create_dir_all(&place).unwrap();
+    let members: Vec<Weights> =
+        values.iter().enumerate().map(|(i, x)| member(*x, i as i64 + 1)).collect();
+    for (i, member) in members.iter().enumerate() {
+        let path = place.join(format!("e-{}.safetensors", i + 1));
+        write_tensors(&path, member, &Metadata::new()).unwrap();
+    }
+    (place, members)
+}
+
+fn average(place: &Path, out: &Path, more: &[&str]) -> std::process::Output {
+    hwa(&["average"]).arg(place).arg("-o").arg(out).args(more).output().unwrap()
+}
+
+fn mean_of(members: &[Weights]) -> Weights {
+    mean(&members.iter().collect::<Vec<_>>(), Statistics::Average).unwrap()
+}
+
+#[test]
+fn a_folder_becomes_its_mean_and_says_what_to_do_about_statistics() {
+    let folder = tempfile::tempdir().unwrap();
+    let values: Vec<f32> = (1..=11).map(|i| i as f32 * 0.1).collect();
+    let (place, members) = series(folder.path(), &values);
+    let out = folder.path().join("mean.safetensors");
+    let output = average(&place, &out, &[]);
+    let said = succeeded(&output);
+    assert!(said.contains("mean of 11 checkpoints"), "{said}");
+    assert!(said.contains("e-1.safetensors to ") && said.contains("e-11.safetensors"), "{said}");
+    assert!(text(&output.stderr).contains("hwa recalibrate"));
+    let (found, about) = read_tensors(&out).unwrap();
+    assert_eq!(found, mean_of(&members));
+    assert_eq!(about["statistics"], "averaged");
+    assert_eq!(about["members"].as_array().unwrap().len(), 11);
+
+    failed(&average(&place, &out, &[]), 2, "exists; --force overwrites it");
+    succeeded(&average(&place, &out, &["--force"]));
+}
+
+#[test]
+fn windows_by_themselves_and_all_at_once_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, members) = series(folder.path(), &[1.0, 2.0, 4.0, 8.0, 16.0]);
+    let all = folder.path().join("windows");
+    let options = ["--window", "3", "--all-windows", "--json"];
+    let told = json(&average(&place, &all, &options));
+    assert_eq!(told["windows"].as_array().unwrap().len(), 5);
+    for at in 1..=5usize {
+        let expected = mean_of(&members[at.saturating_sub(3)..at]);
+        let file = all.join(format!("window-{at:06}.safetensors"));
+        assert_eq!(read_tensors(&file).unwrap().0, expected);
+        let out = folder.path().join(format!("{at}.safetensors"));
+        let number = at.to_string();
+        let told = json(&average(&place, &out, &["--window", "3", "--at", &number, "--json"]));
+        assert_eq!(told["members"].as_array().unwrap().len(), at.min(3));
+        assert_eq!(fs::read(&out).unwrap(), fs::read(&file).unwrap());
+    }
+    failed(&average(&place, &all, &options), 2, "is not empty; --force overwrites");
+
+    let out = folder.path().join("strided.safetensors");
+    succeeded(&average(&place, &out, &["--window", "4", "--stride", "2"]));
+    let expected = mean_of(&[members[1].clone(), members[3].clone()]);
+    assert_eq!(read_tensors(&out).unwrap().0, expected);
+    failed(&average(&place, &out, &["--window", "2", "--at", "9", "--force"]), 2, "1 to 5");
+}
+
+#[test]
+fn weights_moving_averages_and_types_are_taken_from_the_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, _) = series(folder.path(), &[1.0, 3.0, 7.0]);
+    let out = folder.path().join("out.safetensors");
+    let first = |more: &[&str]| {
+        succeeded(&average(&place, &out, &[&["--force"], more].concat()));
+        read_tensors(&out).unwrap().0.get("conv.weight").unwrap().values().clone()
+    };
+    let values = first(&["--weights", "1,2,5"]);
+    assert_eq!(values.to_f64()[0], 5.25);
+    assert_eq!(first(&["--ema", "0.5"]).to_f64()[0], 4.5);
+    for (word, value_type) in
+        [("f64", ValueType::F64), ("f16", ValueType::F16), ("bf16", ValueType::BF16)]
+    {
+        assert_eq!(first(&["--dtype", word]).value_type(), value_type);
+    }
+    failed(&average(&place, &out, &["--force", "--weights", "1,2"]), 2, "2 weights for 3");
+    failed(&average(&place, &out, &["--force", "--ema", "1"]), 2, "below 1");
+    failed(&average(&place, &out, &["--force", "--max-memory", "9"]), 2, "--max-memory: 9 bytes");
+    failed(&average(&place, &out, &["--ema", "0.5", "--weights", "1"]), 2, "cannot be used with");
+}
+
+#[test]
+fn pytorchs_files_and_runs_are_averaged_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hwa-store/tests/golden/plain.pt");
+    let out = folder.path().join("mean.safetensors");
+    let output = hwa(&["average"]).arg(&golden).arg(&golden).arg("-o").arg(&out).output().unwrap();
+    succeeded(&output);
+    assert_eq!(read_tensors(&out).unwrap().0, read_checkpoint(&golden).unwrap().weights);
+
+    let run = folder.path().join("run");
+    command::train(
+        &run,
+        &[
+            "data.train_examples=160",
+            "optimizer.batch=20",
+            "schedule.epochs=3",
+            "hwa.window_length=2",
+        ],
+    );
+    let out = folder.path().join("hwa.safetensors");
+    let told = json(&average(&run, &out, &["--window", "2", "--json"]));
+    assert_eq!((&told["at"], &told["statistics"]), (&json!(3), &json!("none")));
+    let outer = |cycle| {
+        let name = format!("checkpoints/outer-{cycle:06}.safetensors");
+        read_tensors(&run.join(name)).unwrap().0
+    };
+    assert_eq!(read_tensors(&out).unwrap().0, mean_of(&[outer(2), outer(3)]));
+    // It is a checkpoint like any other.
+    let mut evaluate = hwa(&["evaluate", "--json", "--run"]);
+    let evaluated = evaluate.arg(&run).arg("--weights").arg(&out).output().unwrap();
+    assert_eq!(json(&evaluated)["statistics"], "re-estimated");
+}
+
+#[test]
+fn numbers_that_are_none_end_it_or_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, members) = series(folder.path(), &[1.0, f32::NAN, 3.0]);
+    let out = folder.path().join("mean.safetensors");
+    let refused = average(&place, &out, &[]);
+    failed(&refused, 1, "e-2.safetensors: `bn.running_mean` holds NaN");
+    failed(&refused, 1, "--skip-bad leaves such checkpoints out");
+    let windows = folder.path().join("windows");
+    failed(&average(&place, &windows, &["--all-windows"]), 1, "holds NaN");
+    assert!(!out.exists() && !windows.exists());
+
+    let output = average(&place, &out, &["--skip-bad", "--json"]);
+    assert_eq!(json(&output)["left_out"][0]["tensor"], "bn.running_mean");
+    assert!(text(&output.stderr).contains("left out: "));
+    let kept = [members[0].clone(), members[2].clone()];
+    assert_eq!(read_tensors(&out).unwrap().0, mean_of(&kept));
+
+    succeeded(&average(&place, &out, &["--allow-non-finite", "--force"]));
+    assert!(read_tensors(&out).unwrap().0.first_non_finite().is_some());
+}
+
+#[test]
+fn what_cannot_be_averaged_is_said_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, _) = series(folder.path(), &[1.0]);
+    let out = folder.path().join("mean.safetensors");
+    failed(&average(&place, &out, &[]), 2, "is the only checkpoint: an average needs two or more");
+    failed(&average(&folder.path().join("nothing"), &out, &[]), 1, "cannot read");
+    let empty = folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    failed(&average(&empty, &out, &[]), 2, "holds no checkpoints");
+
+    let mut other = Weights::new();
+    other.insert("conv.weight", Tensor::parameter(vec![1], vec![0.0]).unwrap()).unwrap();
+    write_tensors(&place.join("e-2.safetensors"), &other, &Metadata::new()).unwrap();
+    let differ = average(&place, &out, &[]);
+    failed(&differ, 1, "e-1.safetensors and ");
+    failed(&differ, 1, "differ: `bn.num_batches_tracked` is only in the first");
+
+    let (place, _) = series(folder.path(), &[1.0, 2.0]);
+    failed(&average(&place, &place.join("mean.safetensors"), &[]), 2, "lies in the folder");
+    failed(&average(&place, &folder.path().join("mean.pt"), &[]), 2, "name it ");
+    failed(&average(&place, folder.path(), &[]), 2, "is a folder");
+    failed(&average(&place, &place.join("e-1.safetensors"), &["--all-windows"]), 2, "is a file");
+    failed(&average(&place, &out, &["--max-memory", "3 parsecs"]), 2, "is no unit");
+    assert!(!out.exists());
+}
+
+/// A file that may not grow stands for a disk without space.
+#[cfg(unix)]
+#[test]
+fn without_space_nothing_is_left_half_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("checkpoints");
+    fs::create_dir(&place).unwrap();
+    for number in [1, 2] {
+        let mut weights = Weights::new();
+        weights.insert("w", Tensor::parameter(vec![40_000], vec![1.0; 40_000]).unwrap()).unwrap();
+        let path = place.join(format!("{number}.safetensors"));
+        write_tensors(&path, &weights, &Metadata::new()).unwrap();
+    }
+    let out = folder.path().join("mean.safetensors");
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec '{}' average '{}' -o '{}'",
+        env!("CARGO_BIN_EXE_hwa"),
+        place.display(),
+        out.display()
+    );
+    let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+    failed(&output, 1, "cannot write ");
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["checkpoints"]);
+}
+
+#[test]
+fn its_speed_is_measured_beside_reading_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, _) = series(folder.path(), &[1.0, 2.0, 3.0]);
+    let given = hwa(&["bench", "average", "--json", "--rounds", "1"]).arg(&place).output().unwrap();
+    let made_up =
+        ["bench", "average", "--json", "--rounds", "1", "--model", "resnet8", "--count", "3"];
+    for measured in [json(&given), json(&hwa(&made_up).output().unwrap())] {
+        assert_eq!((&measured["files"], &measured["windows"]), (&json!(3), &json!(3)));
+        for key in ["seconds", "gb_per_second", "read_gb_per_second", "ratio", "windows_seconds"] {
+            assert!(measured[key].as_f64().unwrap() > 0.0, "{key}: {measured}");
+        }
+    }
+}

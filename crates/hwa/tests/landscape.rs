@@ -53,9 +53,10 @@ fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
     assert_eq!((&best["at"][0], &mark(&found, "inner:4:0")["at"][0]), (&0.0.into(), &1.0.into()));
 
     let line = run.join("landscape/line-best-inner_4_0");
-    let csv = fs::read_to_string(line.join("loss.csv")).unwrap();
-    // Seven points of two splits, two rings, a head; the points at 0 and 1 are the weights.
-    assert_eq!(csv.lines().count(), 7 * 2 + 2 + 1, "{csv}");
+    assert!(line.join("test-accuracy.svg").is_file());
+    let csv = fs::read_to_string(line.join("train-loss.csv")).unwrap();
+    // Seven points, two rings, a head; the points at 0 and 1 are the weights.
+    assert_eq!(csv.lines().count(), 7 + 2 + 1, "{csv}");
     assert!(csv.contains(&format!("train,0,{}", loss(best, "own"))), "{csv}");
     let page = fs::read_to_string(line.join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("inner:4:0"));

@@ -114,45 +114,42 @@ fn series(landscape: &Landscape, split: usize, measure: Measure) -> Vec<f64> {
 }
 
 fn lines(landscape: &Landscape) -> Vec<Figure> {
-    let view = &landscape.view;
-    let figure = |measure: Measure| {
-        let of_split = |(index, split): (usize, &&str)| {
-            let values = series(landscape, index, measure);
-            let points = view.columns.iter().copied().zip(values).collect();
-            let tone = Tone::Series([5, 1, 0][index % 3]);
-            Series { name: (*split).to_owned(), tone, points }
-        };
-        let series: Vec<Series> = landscape.splits.iter().enumerate().map(of_split).collect();
-        let y = Axis::measuring(measure.label);
-        let y = if measure.name == LOSS.name { y.logarithmic() } else { y };
-        let marks = marks_on_a_line(landscape, measure);
-        let chart = Lines { x: Axis::measuring(&view.labels[0]), y, series, marks };
-        Figure {
-            name: measure.name.to_owned(),
-            title: capital(measure.name).trim_end_matches('.').to_owned(),
-            caption: "Between 0 and 1 lie the mixtures of the two; rings mark the weights \
-                      themselves."
-                .to_owned(),
-            chart: Chart::Lines(chart),
+    let mut figures = Vec::new();
+    for (index, split) in landscape.splits.iter().enumerate() {
+        for measure in [LOSS, ACCURACY] {
+            figures.push(line(landscape, (index, split), measure));
         }
-    };
-    vec![figure(LOSS), figure(ACCURACY)]
+    }
+    figures
 }
 
-/// Rings at the weights, on the curve of the last split.
-fn marks_on_a_line(landscape: &Landscape, measure: Measure) -> Vec<Mark> {
-    let marks = landscape.view.marks.iter().zip(&landscape.marks);
-    marks
-        .filter_map(|(marked, reading)| {
-            let value = (measure.of)(reading.splits.last()?);
-            let split = landscape.splits.last()?;
-            let label = match measure.name == LOSS.name {
-                true => format!("{}, {split}: {value:.4}", marked.name),
-                false => format!("{}, {split}: {value:.2} %", marked.name),
-            };
-            Some(Mark { label, at: (*marked.place.at.first()?, value) })
-        })
-        .collect()
+/// One split in a figure: beside each other the difference between two would press both flat.
+fn line(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -> Figure {
+    let view = &landscape.view;
+    let values = series(landscape, index, measure);
+    let points = view.columns.iter().copied().zip(values).collect();
+    let curve = Series { name: split.to_owned(), tone: Tone::Series([5, 1, 0][index % 3]), points };
+    let marks = view.marks.iter().zip(&landscape.marks).filter_map(|(marked, reading)| {
+        let value = (measure.of)(reading.splits.get(index)?);
+        let label = match measure.name == LOSS.name {
+            true => format!("{}: {value:.4}", marked.name),
+            false => format!("{}: {value:.2} %", marked.name),
+        };
+        Some(Mark { label, at: (*marked.place.at.first()?, value) })
+    });
+    let chart = Lines {
+        x: Axis::measuring(&view.labels[0]),
+        y: Axis::measuring(measure.label),
+        series: vec![curve],
+        marks: marks.collect(),
+    };
+    Figure {
+        name: format!("{split}-{}", measure.name),
+        title: format!("{} on {split} images", capital(measure.name).trim_end_matches('.')),
+        caption: "Between 0 and 1 lie the mixtures of the two; rings mark the weights themselves."
+            .to_owned(),
+        chart: Chart::Lines(chart),
+    }
 }
 
 fn maps(landscape: &Landscape) -> Vec<Figure> {

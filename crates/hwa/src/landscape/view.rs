@@ -199,43 +199,6 @@ impl View {
         Ok(view)
     }
 
-    /// The plane in which some ways differ most, seen from some weights.
-    pub(crate) fn of_ways(
-        (name, centre): (String, &Weights),
-        ways: &[(String, Vec<Weights>)],
-        size: NonZeroUsize,
-    ) -> Result<Self, Failure> {
-        let all: Vec<Weights> = ways.iter().flat_map(|(_, weights)| weights.clone()).collect();
-        let found = principal(centre, &all)?;
-        let [first, second] = found.explained.map(|share| 100.0 * share);
-        let mut view = Self {
-            title: "The plane in which these weights differ most".to_owned(),
-            frame: Frame::along(centre, found.axes.to_vec()),
-            columns: Vec::new(),
-            rows: Vec::new(),
-            labels: [
-                format!("first principal direction ({first:.0} % of the squared distances)"),
-                format!("second ({second:.0} %)"),
-            ],
-            lengths: true,
-            marks: Vec::new(),
-            ways: Vec::new(),
-            remarks: Vec::new(),
-        };
-        for (name, weights) in ways {
-            view.walk(name.clone(), weights)?;
-        }
-        // Their own loss stands beside the projected one in a table.
-        for (name, weights) in ways {
-            if let Some(last) = weights.last() {
-                view.mark(format!("end of {name}"), last.clone())?;
-            }
-        }
-        view.mark(name, centre.clone())?;
-        view.spread(size);
-        Ok(view)
-    }
-
     /// The number of its points.
     pub(crate) fn num_points(&self) -> usize {
         self.columns.len() * self.rows.len().max(1)
@@ -260,7 +223,7 @@ impl View {
     }
 
     /// Finds where weights that follow each other are seen.
-    fn walk(&mut self, name: String, weights: &[Weights]) -> Result<(), Failure> {
+    pub(crate) fn walk(&mut self, name: String, weights: &[Weights]) -> Result<(), Failure> {
         let places = weights.iter().map(|weights| self.frame.place(weights));
         let places = places.collect::<Result<Vec<Place>, _>>()?;
         let (Some(first), Some(last)) = (weights.first(), weights.last()) else { return Ok(()) };

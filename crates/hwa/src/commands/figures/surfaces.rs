@@ -59,17 +59,17 @@ pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         let period = run.record()?.started.sync_period;
         let walks = walks(&studied, period)?;
         parts.push(Part::Figure(inside(drawing, run, &studied, &walks)?));
-        let centre = &walks.meeting;
-        let ways: Vec<(String, Vec<Weights>)> = walks
-            .models
-            .iter()
-            .enumerate()
-            .map(|(model, walk)| {
-                let weights = walk.iter().map(|(_, weights)| weights.clone());
-                (format!("model {model}"), weights.collect())
-            })
-            .collect();
-        let view = View::of_ways((centre.0.clone(), &centre.1), &ways, drawing.size)?;
+        let shelf = &studied.shelf;
+        let cycle = last_kept(shelf)?;
+        let [a, b] = [0, 1].map(|model| Name::Inner(cycle, model, None));
+        let (start, end) = (Name::Outer(Some(cycle - 1)), Name::Outer(Some(cycle)));
+        // The ends of both ways lie in this plane.
+        let mut view = View::plane(shelf, [&a, &b, &start], &[end], (drawing.size, studied.seed))?;
+        for (model, walk) in walks.models.iter().enumerate() {
+            let weights: Vec<Weights> =
+                walk.iter().skip(walks.half).map(|(_, weights)| weights.clone()).collect();
+            view.walk(format!("model {model} within cycle {cycle}"), &weights)?;
+        }
         parts.extend(drawn(drawing, run, &studied, ("restart", view), &[Split::Train])?);
     }
     Ok(parts)
@@ -79,8 +79,8 @@ pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
 struct Walks {
     /// For each model, steps and weights.
     models: Vec<Vec<(u64, Weights)>>,
-    /// The average between the two cycles.
-    meeting: (String, Weights),
+    /// Where the second cycle begins in each.
+    half: usize,
 }
 
 /// The weights of the two cycles whose inner weights are kept: the average that a cycle begins
@@ -102,8 +102,8 @@ fn walks(studied: &Studied, period: u64) -> Result<Walks, Failure> {
             }
         }
     }
-    let meeting = Name::Outer(Some(last - 1));
-    Ok(Walks { models: walks, meeting: (meeting.to_string(), shelf.get(&meeting)?) })
+    let half = walks.first().map_or(0, |walk: &Vec<_>| walk.len() / 2);
+    Ok(Walks { models: walks, half })
 }
 
 /// The training loss within the cycles.

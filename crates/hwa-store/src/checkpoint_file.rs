@@ -4,8 +4,6 @@
 //! `.pt` may be a program. The first bytes decide, and what cannot be read is refused
 //! with what it is and what to do about it.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use hwa_core::Weights;
@@ -47,14 +45,7 @@ pub enum Format {
 /// `DistributedDataParallel`, `_orig_mod.` from `torch.compile`. They are removed, in
 /// any order and nesting, when all names have them.
 pub fn read_checkpoint(path: &Path) -> Result<Checkpoint, StoreError> {
-    let mut file = File::open(path).map_err(StoreError::io("read", path))?;
-    let mut head = Vec::with_capacity(content::HEAD);
-    Read::by_ref(&mut file)
-        .take(content::HEAD as u64)
-        .read_to_end(&mut head)
-        .map_err(StoreError::io("read", path))?;
-    let content = content::recognise(&head)
-        .map_err(|source| StoreError::Checkpoint { path: path.to_owned(), source })?;
+    let (file, content) = content::open(path)?;
     let (weights, metadata, format, entry) = match content {
         Content::Safetensors => {
             drop(file);

@@ -1,9 +1,14 @@
 //! What a file is, told by its first bytes.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use crate::checkpoint_error::CheckpointError;
+use crate::error::StoreError;
 
 /// The bytes that are needed to tell.
-pub(crate) const HEAD: usize = 512;
+const HEAD: usize = 512;
 
 /// A content that weights may be read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +23,19 @@ pub(crate) enum Content {
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 /// The place of a tar archive's magic word.
 const TAR_MAGIC: usize = 257;
+
+/// Opens a file, reads its first bytes, and tells what it is.
+pub(crate) fn open(path: &Path) -> Result<(File, Content), StoreError> {
+    let mut file = File::open(path).map_err(StoreError::io("read", path))?;
+    let mut head = Vec::with_capacity(HEAD);
+    Read::by_ref(&mut file)
+        .take(HEAD as u64)
+        .read_to_end(&mut head)
+        .map_err(StoreError::io("read", path))?;
+    let content = recognise(&head)
+        .map_err(|source| StoreError::Checkpoint { path: path.to_owned(), source })?;
+    Ok((file, content))
+}
 
 /// Tells what begins with `head`, which is the whole file or its first [`HEAD`] bytes.
 pub(crate) fn recognise(head: &[u8]) -> Result<Content, CheckpointError> {

@@ -249,6 +249,18 @@ impl Shelf {
     }
 }
 
+/// A number that tells weights of a network apart, by their names and elements.
+pub(crate) fn digest(weights: &Weights) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for (name, tensor) in weights.iter() {
+        hasher.update(name.as_bytes());
+        for value in tensor.values().to_f64() {
+            hasher.update(&value.to_le_bytes());
+        }
+    }
+    hasher.finalize()
+}
+
 fn kept(cycles: &[usize]) -> String {
     match cycles {
         [] => "it keeps none of that kind".to_owned(),

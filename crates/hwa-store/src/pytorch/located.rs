@@ -9,11 +9,10 @@ use std::path::Path;
 
 use safetensors::Dtype;
 
-use super::archive::Archive;
 use super::strided::StridedTensor;
 use super::tensors::{self, Part};
 use super::value::Element;
-use super::{MAX_PICKLE, ensure_little_endian, pickle, shown, state_dict};
+use super::{opened, pickle, shown, state_dict};
 use crate::error::StoreError;
 
 /// The tensors of a file of `torch.save`.
@@ -39,9 +38,7 @@ pub(crate) struct LocatedTensor {
 /// Finds the tensors of a zip archive.
 pub(crate) fn locate(path: &Path, file: File) -> Result<Located, StoreError> {
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
-    let mut archive = Archive::open(file).map_err(wrong)?;
-    ensure_little_endian(&mut archive).map_err(wrong)?;
-    let program = archive.read("data.pkl", MAX_PICKLE).map_err(wrong)?;
+    let (mut archive, program) = opened(file).map_err(wrong)?;
     let objects = pickle::run(&program).map_err(wrong)?;
     let found = state_dict::find(&objects).map_err(wrong)?;
     tensors::ensure_few(&found.tensors).map_err(wrong)?;

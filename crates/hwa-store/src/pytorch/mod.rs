@@ -39,13 +39,19 @@ const MAX_WORD: u64 = 64;
 /// checkpoint they were.
 pub(crate) fn read(path: &Path, file: File) -> Result<(Weights, Option<String>), StoreError> {
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
-    let mut archive = Archive::open(file).map_err(wrong)?;
-    ensure_little_endian(&mut archive).map_err(wrong)?;
-    let program = archive.read("data.pkl", MAX_PICKLE).map_err(wrong)?;
+    let (mut archive, program) = opened(file).map_err(wrong)?;
     let objects = pickle::run(&program).map_err(wrong)?;
     let found = state_dict::find(&objects).map_err(wrong)?;
     let weights = tensors::read(path, &mut archive, &found.tensors)?;
     Ok((weights, found.entry.map(str::to_owned)))
+}
+
+/// An archive, and the pickle that describes its tensors.
+fn opened(file: File) -> Result<(Archive, Vec<u8>), CheckpointError> {
+    let mut archive = Archive::open(file)?;
+    ensure_little_endian(&mut archive)?;
+    let program = archive.read("data.pkl", MAX_PICKLE)?;
+    Ok((archive, program))
 }
 
 /// Files of PyTorch before 2.1 do not say; they come from little-endian machines.

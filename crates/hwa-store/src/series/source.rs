@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -54,14 +53,7 @@ impl Source {
     }
 
     fn of_file(path: &Path, keep: Keep) -> Result<Self, SeriesError> {
-        let mut file = File::open(path).map_err(StoreError::io("read", path))?;
-        let mut head = Vec::with_capacity(content::HEAD);
-        Read::by_ref(&mut file)
-            .take(content::HEAD as u64)
-            .read_to_end(&mut head)
-            .map_err(StoreError::io("read", path))?;
-        let content = content::recognise(&head)
-            .map_err(|source| StoreError::Checkpoint { path: path.to_owned(), source })?;
+        let (file, content) = content::open(path)?;
         match content {
             Content::Safetensors => Self::of_files(path, vec![TensorFile::open(path, file, keep)?]),
             Content::Zip => Self::of_archive(path, file, keep),

@@ -16,6 +16,7 @@ use crate::arguments::Split;
 use crate::counting::Counting;
 use crate::failure::Failure;
 use crate::output::tell;
+use crate::shelf::digest;
 use crate::studied::{Studied, Views};
 
 /// No error is as small: all images are used at every point, so that points differ by their
@@ -169,18 +170,6 @@ fn what(how: &Measuring<'_>) -> Value {
         "train": studied.source.splits.train.len(),
         "seed": studied.seed,
     })
-}
-
-/// A checksum of all elements.
-fn digest(weights: &Weights) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for (name, tensor) in weights.iter() {
-        hasher.update(name.as_bytes());
-        for value in tensor.values().to_f64() {
-            hasher.update(&value.to_le_bytes());
-        }
-    }
-    hasher.finalize()
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.

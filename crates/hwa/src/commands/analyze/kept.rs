@@ -4,7 +4,6 @@
 //! one that can be read. Points that were asked for otherwise stay in it, and a file that holds
 //! anything else is refused: it is not ours to replace.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::output::tell;
+use crate::shelf::digest;
 
 const FILE: &str = "gradients.jsonl";
 
@@ -101,15 +101,9 @@ impl Kept {
     }
 }
 
-/// A number that tells weights apart, by names and values. Should it change with the compiler,
-/// points are measured again.
+/// What is in weights, as a word.
 pub(crate) fn content(weights: &Weights) -> String {
-    let mut hasher = DefaultHasher::new();
-    for (name, tensor) in weights.iter() {
-        (name, tensor.shape()).hash(&mut hasher);
-        tensor.values().to_f64().iter().for_each(|value| value.to_bits().hash(&mut hasher));
-    }
-    format!("{:016x}", hasher.finish())
+    format!("{:08x}", digest(weights))
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::chart::cell;
 
 /// What was compared, with the figures of every run that is finished.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Comparison {
     /// What it is about.
     pub title: String,
@@ -18,7 +19,8 @@ pub struct Comparison {
 }
 
 /// A method on a data set with a network.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Row {
     /// The data set.
     pub dataset: String,
@@ -38,7 +40,8 @@ pub struct Row {
 }
 
 /// A published result, in percent.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Published {
     /// Top-1 accuracy.
     pub top1: Option<f64>,
@@ -47,7 +50,8 @@ pub struct Published {
 }
 
 /// Runs that differ by their seed alone.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Group {
     /// How many there are to be.
     pub planned: usize,
@@ -68,7 +72,7 @@ pub struct Group {
 }
 
 /// A mean, and how far from it single values are.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,
@@ -79,7 +83,8 @@ pub struct Spread {
 }
 
 /// A run that is finished.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunFigures {
     /// Its seed.
     pub seed: u64,
@@ -109,6 +114,9 @@ pub struct RunFigures {
     pub machines: Vec<String>,
     /// The commits of the programs that trained it.
     pub commits: Vec<String>,
+    /// Its experiment, without what may differ between machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
 }
 
 impl Spread {

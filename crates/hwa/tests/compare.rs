@@ -135,6 +135,65 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     assert_eq!(fs::read_to_string(out.join("short.md")).unwrap(), markdown);
 }
 
+#[test]
+fn what_another_machine_has_finished_counts_as_done() {
+    let there = Place::new(SHORT);
+    let part = ["--only", "CA", "--only", "LAWA", "--seeds", "1"];
+    succeeded(&there.compare(&part).output().unwrap());
+    let table = there.path("runs/short/short.json");
+    let first: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
+    assert!(!first.to_string().contains("seed1"), "no path of the other machine: {first}");
+
+    let here = Place::new(SHORT);
+    let with = ["--only", "CA", "--only", "LAWA", "--with", table.to_str().unwrap()];
+    let output = here.compare(&with).output().unwrap();
+    succeeded(&output);
+    let said = text(&output.stderr);
+    let begun: Vec<&str> = said.lines().filter(|line| line.starts_with("began")).collect();
+    assert_eq!(begun, ["began: CA, seed 2", "began: LAWA, seed 2"], "{said}");
+    let both = fs::read_to_string(here.path("runs/short/short.json")).unwrap();
+    let both: Value = serde_json::from_str(&both).unwrap();
+    for row in [0, 1] {
+        let runs = &both["rows"][row]["per_model"]["runs"];
+        assert_eq!(runs[0], first["rows"][row]["per_model"]["runs"][0]);
+        assert_eq!((&runs[1]["seed"], runs[2].is_null()), (&2.into(), true));
+    }
+    // Its own table is as good as any other: nothing is lost when runs are removed.
+    fs::rename(here.path("runs/short/short.json"), here.path("kept.json")).unwrap();
+    fs::remove_dir_all(here.path("runs")).unwrap();
+    let kept = ["--tables", "--json", "--only", "CA", "--with", "kept.json"];
+    let again = succeeded(&here.compare(&kept).output().unwrap());
+    let again: Value = serde_json::from_str(again.trim()).unwrap();
+    assert_eq!(again["rows"][0]["per_model"], both["rows"][0]["per_model"]);
+}
+
+#[test]
+fn runs_of_something_else_are_not_taken_from_a_table() {
+    let there = Place::new(SHORT);
+    succeeded(&there.compare(&["--only", "LAWA", "--seeds", "1"]).output().unwrap());
+    let table = fs::read_to_string(there.path("runs/short/short.json")).unwrap();
+
+    let here = Place::new(&SHORT.replace("epochs = 3", "epochs = 4"));
+    fs::write(here.path("t.json"), &table).unwrap();
+    let refused = here.compare(&["--tables", "--with", "t.json"]).output().unwrap();
+    failed(&refused, 2, "--with: LAWA, seed 1: t.json is another experiment: `schedule.epochs` is");
+    // A table without settings says at least how many models there were.
+    let mut old: Value = serde_json::from_str(&table).unwrap();
+    for budget in ["per_model", "total"] {
+        let run = &mut old["rows"][1][budget]["runs"][0];
+        run.as_object_mut().unwrap().remove("settings").unwrap();
+        run["models"] = 7.into();
+    }
+    fs::write(here.path("t.json"), old.to_string()).unwrap();
+    let refused = here.compare(&["--tables", "--with", "t.json"]).output().unwrap();
+    failed(&refused, 2, "t.json has 7 models, expected 1");
+    for (content, expected) in [("{", "--with: t.json"), ("{\"rows\": 3}", "--with: t.json")] {
+        fs::write(here.path("t.json"), content).unwrap();
+        failed(&here.compare(&["--tables", "--with", "t.json"]).output().unwrap(), 2, expected);
+    }
+    failed(&here.compare(&["--with", "none.json"]).output().unwrap(), 2, "none.json");
+}
+
 /// Longer, so that there is time to interrupt it.
 #[cfg(unix)]
 fn longer() -> Place {

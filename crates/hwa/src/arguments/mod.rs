@@ -118,6 +118,7 @@ Examples:
   hwa compare table1 --scale 0.1 --dry-run           how much work that is
   hwa compare mine.toml                              run what is not done yet
   hwa compare mine.toml --tables                     only the tables of what is done
+  hwa compare mine.toml --with other.json            go on with what another machine finished
   hwa compare table1 --print > mine.toml             a file to begin with: change its name
   hwa compare --list
 
@@ -146,6 +147,9 @@ pub(crate) struct Compare {
     /// Where runs and tables are; by default runs/<name>. Comparisons can share it
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// A table (.json) of runs that another machine finished: they count as done
+    #[arg(long = "with", value_name = "TABLE")]
+    pub(crate) with: Vec<PathBuf>,
     /// Cores to use; by default all. A run takes one for each of its models, or more
     #[arg(long)]
     pub(crate) cores: Option<NonZeroUsize>,

@@ -448,9 +448,17 @@ fn experiment(arguments: &Train) -> Result<Asked, Failure> {
 
 /// The experiment with what a run in `run` wrote down about itself. That it is the one that
 /// the run trains is made sure of.
-pub(crate) fn as_in(run: &Path, mut experiment: Experiment) -> Result<Experiment, Failure> {
+fn as_in(run: &Path, experiment: Experiment) -> Result<Experiment, Failure> {
     let (text, path) = opened::stored_experiment(run)?;
-    let stored = Experiment::parse(&text, &path, &[])?;
+    as_stored(&Experiment::parse(&text, &path, &[])?, run, experiment)
+}
+
+/// The experiment with what a run in `run` has `stored` about itself.
+pub(crate) fn as_stored(
+    stored: &Experiment,
+    run: &Path,
+    mut experiment: Experiment,
+) -> Result<Experiment, Failure> {
     if experiment.data.validation.is_none() {
         experiment.data.validation = stored.data.validation;
     }
@@ -458,9 +466,9 @@ pub(crate) fn as_in(run: &Path, mut experiment: Experiment) -> Result<Experiment
     experiment.model.weights = stored.model.weights.clone();
     experiment.model.new_head = stored.model.new_head;
     experiment = experiment.resolved();
-    ensure_same(run, &stored, &experiment)?;
+    ensure_same(run, stored, &experiment)?;
     // The data may have moved since.
-    experiment.data.dir = experiment.data.dir.or(stored.data.dir);
+    experiment.data.dir = experiment.data.dir.or_else(|| stored.data.dir.clone());
     Ok(experiment)
 }
 
@@ -470,7 +478,7 @@ pub(crate) fn toml_string(path: &Path) -> String {
 
 /// What must not change when a run is resumed: everything but where the data is and how
 /// much of the machine is used.
-fn identity(experiment: &Experiment) -> Result<String, Failure> {
+pub(crate) fn identity(experiment: &Experiment) -> Result<String, Failure> {
     let mut same = experiment.clone();
     same.threads = None;
     let usual = hwa_train::Data::default();

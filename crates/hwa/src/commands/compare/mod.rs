@@ -1,5 +1,6 @@
 //! `hwa compare`: methods beside each other.
 
+mod elsewhere;
 mod plan;
 mod presets;
 mod queue;

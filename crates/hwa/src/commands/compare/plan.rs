@@ -4,17 +4,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hwa_report::{Comparison, Group, Row};
+use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, write_atomically};
 use hwa_train::{Budget, Experiment, ExperimentError};
 
+use super::elsewhere::Elsewhere;
 use super::queue::Job;
 use super::results;
 use super::spec::{Cell, Spec, slug};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
-use crate::commands::train::{Planned, Sources, as_in, toml_string};
+use crate::commands::train::{Planned, Sources, toml_string};
 use crate::failure::Failure;
+use crate::opened::stored_experiment;
 
 /// Keys that entries of a comparison have, or the comparison itself.
 const NOT_TO_BE_SET: [&str; 6] = ["name", "seed", "budget", "method", "model.name", "data.dataset"];
@@ -35,6 +37,8 @@ pub(in crate::commands) struct Plan {
     out: PathBuf,
     /// What the tables' files are called.
     stem: String,
+    /// What other machines have finished.
+    elsewhere: Elsewhere,
 }
 
 impl Plan {
@@ -65,7 +69,8 @@ impl Plan {
             notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
         }
         let known = vec![true; cells.len()];
-        let mut plan = Self { spec, cells, chosen, known, seeds, notes, out, stem };
+        let elsewhere = Elsewhere::read(&arguments.with)?;
+        let mut plan = Self { spec, cells, chosen, known, seeds, notes, out, stem, elsewhere };
         if let Some(factor) = arguments.scale {
             plan.scale(factor)?;
         }
@@ -176,9 +181,26 @@ impl Plan {
         for (cell, _) in self.cells.iter().zip(&self.known).filter(|(_, known)| **known) {
             for seed in &self.spec.seeds {
                 self.check_run(cell, *seed)?;
+                self.elsewhere.run(cell, *seed)?;
             }
         }
         Ok(())
+    }
+
+    /// The figures of a run that is finished, here or elsewhere.
+    fn figures(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
+        match results::read(&self.dir(cell, seed), seed)? {
+            Some(run) => {
+                self.check_run(cell, seed)?;
+                Ok(Some(run))
+            }
+            None => self.elsewhere.run(cell, seed),
+        }
+    }
+
+    fn is_done(&self, cell: &Cell, seed: u64) -> Result<bool, Failure> {
+        let here = self.dir(cell, seed).join("summary.json").is_file();
+        Ok(here || self.elsewhere.run(cell, seed)?.is_some())
     }
 
     fn check_run(&self, cell: &Cell, seed: u64) -> Result<(), Failure> {
@@ -186,22 +208,9 @@ impl Plan {
         if !dir.join("experiment.toml").is_file() && !dir.join("summary.json").is_file() {
             return Ok(());
         }
-        let asked = Experiment { seed, ..cell.experiment.clone() };
-        let model = asked.model.clone();
-        let checked = as_in(&dir, asked).and_then(|stored| {
-            // A resumed run takes these from itself.
-            let same = |path: &Option<PathBuf>| {
-                path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-            };
-            let equal = same(&stored.model.weights) == same(&model.weights);
-            match equal && stored.model.new_head == model.new_head {
-                true => Ok(()),
-                false => Err(Failure::usage(format!(
-                    "{} is another experiment: it begins with other weights",
-                    dir.display()
-                ))),
-            }
-        });
+        let (text, path) = stored_experiment(&dir)?;
+        let checked = Experiment::parse(&text, &path, &[]).map_err(Failure::from);
+        let checked = checked.and_then(|stored| cell.ensure_trained_by(&stored, &dir, seed));
         checked.map_err(|failure| {
             Failure::usage(format!("{failure}; remove that run, or choose another --out"))
         })
@@ -214,8 +223,12 @@ impl Plan {
         let mut sources = Sources::default();
         for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
             let experiment = self.out.join(&cell.folder).join("experiment.toml");
-            let to_do = |seed: &&u64| !self.dir(cell, **seed).join("summary.json").is_file();
-            let seeds: Vec<u64> = self.seeds.iter().filter(to_do).copied().collect();
+            let mut seeds = Vec::new();
+            for seed in &self.seeds {
+                if !self.is_done(cell, *seed)? {
+                    seeds.push(*seed);
+                }
+            }
             if seeds.is_empty() {
                 continue;
             }
@@ -296,10 +309,7 @@ impl Plan {
         for (cell, known) in self.cells.iter().zip(&self.known) {
             let mut runs = Vec::new();
             for seed in self.spec.seeds.iter().filter(|_| *known) {
-                if let Some(run) = results::read(&self.dir(cell, *seed), *seed)? {
-                    self.check_run(cell, *seed)?;
-                    runs.push(run);
-                }
+                runs.extend(self.figures(cell, *seed)?);
             }
             let group = Group::new(self.spec.seeds.len(), runs);
             let key = (cell.dataset.as_str(), cell.network.as_str(), cell.method.as_str());

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use hwa_report::RunFigures;
 use hwa_store::{StoreError, read_to_string};
-use hwa_train::{Event, Summary};
+use hwa_train::{Event, Experiment, Summary};
 use serde_json::Value;
 
+use crate::commands::train::identity;
 use crate::failure::Failure;
+use crate::opened::stored_experiment;
 
 /// Reads a run's figures; nothing, if it is not finished.
 pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure> {
@@ -40,7 +42,14 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         peak_memory_mb: known(usage.peak_memory_mb),
         machines,
         commits,
+        settings: Some(settings(run)?),
     }))
+}
+
+/// What the run trained, but for where its data was and how much of the machine it used.
+fn settings(run: &Path) -> Result<String, Failure> {
+    let (text, path) = stored_experiment(run)?;
+    identity(&Experiment::parse(&text, &path, &[])?)
 }
 
 /// The machines and commits of a run's sessions, each once. They are only shown: what cannot be

@@ -1,13 +1,14 @@
 //! A comparison as a file: methods, networks, data sets and seeds.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hwa_report::Published;
 use hwa_train::{Budget, Experiment, ExperimentError};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::commands::train::as_stored;
 use crate::failure::Failure;
 
 /// How long names and labels may be.
@@ -92,6 +93,30 @@ impl Cell {
         match self.experiment.budget {
             Budget::PerModel => self.method.clone(),
             Budget::Total => format!("{}, equal gradients", self.method),
+        }
+    }
+
+    /// An error, unless a run in `place` that has `stored` this experiment is one of this cell.
+    pub(super) fn ensure_trained_by(
+        &self,
+        stored: &Experiment,
+        place: &Path,
+        seed: u64,
+    ) -> Result<(), Failure> {
+        let asked = Experiment { seed, ..self.experiment.clone() };
+        let model = asked.model.clone();
+        let stored = as_stored(stored, place, asked)?;
+        // A resumed run takes these from itself.
+        let same = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        };
+        let equal = same(&stored.model.weights) == same(&model.weights);
+        match equal && stored.model.new_head == model.new_head {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "{} is another experiment: it begins with other weights",
+                place.display()
+            ))),
         }
     }
 }

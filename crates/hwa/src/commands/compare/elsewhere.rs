@@ -1,0 +1,77 @@
+//! Runs that were finished elsewhere, as the tables have them that were written there.
+
+use std::path::{Path, PathBuf};
+
+use hwa_report::{Comparison, Group, Row, RunFigures};
+use hwa_store::{StoreError, read_to_string};
+use hwa_train::{Budget, Experiment};
+
+use super::spec::Cell;
+use crate::failure::Failure;
+
+/// The tables of other machines, each with its place.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere(Vec<(PathBuf, Comparison)>);
+
+impl Elsewhere {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let read = |path: &PathBuf| {
+            let json = |source| StoreError::Json { path: path.clone(), source };
+            let table = serde_json::from_str(&read_to_string(path)?).map_err(json)?;
+            Ok((path.clone(), table))
+        };
+        let tables = paths.iter().map(read).collect::<Result<_, StoreError>>();
+        Ok(Self(tables.map_err(|error| Failure::usage(format!("--with: {error}")))?))
+    }
+
+    /// The figures of a run, if a table has it; an error, if that is a run of something else.
+    pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
+        for (path, table) in &self.0 {
+            let rows = table.rows.iter().filter(|row| is_of(row, cell));
+            let mut runs = rows.filter_map(|row| group(row, cell)).flat_map(|group| &group.runs);
+            if let Some(run) = runs.find(|run| run.seed == seed) {
+                check(run, cell, path).map_err(|failure| {
+                    Failure::usage(format!("--with: {}, seed {seed}: {failure}", cell.label()))
+                })?;
+                return Ok(Some(run.clone()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn is_of(row: &Row, cell: &Cell) -> bool {
+    (&row.dataset, &row.network, &row.method) == (&cell.dataset, &cell.network, &cell.method)
+}
+
+/// The runs of a row under the budget of a cell. Where a step takes one gradient, the table of
+/// either budget has them.
+fn group<'a>(row: &'a Row, cell: &Cell) -> Option<&'a Group> {
+    match cell.experiment.budget {
+        Budget::Total => row.total.as_ref(),
+        Budget::PerModel => {
+            let single = row.gradients_per_step == 1;
+            row.per_model.as_ref().or(row.total.as_ref().filter(|_| single))
+        }
+    }
+}
+
+fn check(run: &RunFigures, cell: &Cell, path: &Path) -> Result<(), Failure> {
+    match &run.settings {
+        Some(settings) => {
+            let stored = Experiment::parse(settings, path, &[])?;
+            cell.ensure_trained_by(&stored, path, run.seed)
+        }
+        // Tables did not always have settings.
+        None => {
+            let (found, expected) = (run.models, cell.experiment.num_models().get());
+            match found == expected {
+                true => Ok(()),
+                false => Err(Failure::usage(format!(
+                    "{} has {found} models, expected {expected}",
+                    path.display()
+                ))),
+            }
+        }
+    }
+}

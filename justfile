@@ -26,6 +26,11 @@ book:
 bench-peers *arguments:
     peers/run {{arguments}}
 
+# Averages of checkpoints beside PyTorch, into results/; needs PEERS_VENV, with safetensors
+bench-average *arguments:
+    cargo build --release --locked
+    "$PEERS_VENV/bin/python" peers/average.py {{arguments}}
+
 # What continuous integration runs
 ci:
     .ci/run

@@ -114,9 +114,73 @@ pub struct RunFigures {
     pub machines: Vec<String>,
     /// The commits of the programs that trained it.
     pub commits: Vec<String>,
+    /// Where several windows were tried in it, what each is worth.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowFigures>,
     /// Its experiment, without what may differ between machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
+}
+
+/// One of several windows that a run has tried.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowFigures {
+    /// Its length in cycles, if it has one.
+    pub length: Option<usize>,
+    /// The cycle that validation chooses for it.
+    pub chosen_cycle: usize,
+    /// Top-1 accuracy on test there, in percent.
+    pub top1: f64,
+    /// Top-5 accuracy on test there, in percent.
+    pub top5: f64,
+    /// Top-1 accuracy on validation there, in percent.
+    pub validation_top1: f64,
+}
+
+impl RunFigures {
+    /// The run as if it had tried the window of this length alone.
+    fn with_window(&self, length: Option<usize>) -> Option<Self> {
+        let window = self.windows.iter().find(|window| window.length == length)?;
+        Some(Self {
+            top1: window.top1,
+            top5: window.top5,
+            validation_top1: window.validation_top1,
+            chosen_cycle: window.chosen_cycle,
+            windows: Vec::new(),
+            ..self.clone()
+        })
+    }
+}
+
+impl Row {
+    /// A row for each of several windows that were tried in the same runs.
+    fn by_window(&self) -> Vec<Self> {
+        let groups = || [&self.per_model, &self.total].into_iter().flatten();
+        let windows = groups().flat_map(|group| &group.runs).flat_map(|run| &run.windows);
+        let mut lengths: Vec<Option<usize>> = Vec::new();
+        for window in windows {
+            if !lengths.contains(&window.length) {
+                lengths.push(window.length);
+            }
+        }
+        let of_length = |length: Option<usize>| {
+            let group = |group: &Option<Group>| {
+                let group = group.as_ref()?;
+                let runs = group.runs.iter().filter_map(|run| run.with_window(length));
+                Some(Group::new(group.planned, runs.collect()))
+            };
+            let name = length.map_or("all".to_owned(), |length| length.to_string());
+            Self {
+                method: format!("{}, I = {name}", self.method),
+                per_model: group(&self.per_model),
+                total: group(&self.total),
+                paper: Published::default(),
+                ..self.clone()
+            }
+        };
+        lengths.into_iter().map(of_length).collect()
+    }
 }
 
 impl Spread {
@@ -171,8 +235,9 @@ impl Comparison {
     /// with everything for each network and budget.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
-        for dataset in self.distinct(|row| &row.dataset) {
-            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.dataset == dataset).collect();
+        let all = self.rows_and_windows();
+        for dataset in distinct(all.iter().map(|row| row.dataset.as_str())) {
+            let rows: Vec<&Row> = all.iter().filter(|row| row.dataset == dataset).collect();
             let networks = distinct(rows.iter().map(|row| row.network.as_str()));
             if networks.len() > 1 {
                 let per_model = |row: &Row| row.per_model.clone();
@@ -251,7 +316,7 @@ impl Comparison {
             "dataset,network,method,budget,planned,n,top1_mean,top1_std,top5_mean,top5_std,\
              paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
         );
-        for row in &self.rows {
+        for row in &self.rows_and_windows() {
             for (budget, group) in [("per-model", &row.per_model), ("total", &row.total)] {
                 let Some(group) = group else { continue };
                 let steps = group.steps.map(|steps| steps.mean);
@@ -282,8 +347,10 @@ impl Comparison {
         text
     }
 
-    fn distinct<'a>(&'a self, key: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
-        distinct(self.rows.iter().map(key))
+    /// The rows, each followed by those of its windows.
+    fn rows_and_windows(&self) -> Vec<Row> {
+        let with_windows = |row: &Row| [vec![row.clone()], row.by_window()].concat();
+        self.rows.iter().flat_map(with_windows).collect()
     }
 }
 
@@ -513,6 +580,28 @@ mod tests {
         assert_eq!(tables[0].rows[1], ["HWA", "70.00, 1 of 3 (paper 70.79)", "77.00, 1 of 3"]);
         // No column for what nobody has published.
         assert!(!tables[2].rows[0].contains(&"paper".to_owned()));
+    }
+
+    #[test]
+    fn windows_of_one_run_are_rows_of_their_own() {
+        let window =
+            |length, top1| WindowFigures { length: Some(length), top1, ..Default::default() };
+        let tried = |seed, [a, b]: [f64; 2]| RunFigures {
+            windows: vec![window(5, a), window(20, b)],
+            ..run(seed, a.max(b))
+        };
+        let mut both = row("resnet20", "HWA", &[]);
+        both.per_model = Some(Group::new(2, vec![tried(1, [70.0, 71.0]), tried(2, [72.0, 69.0])]));
+        let tables = comparison(vec![both]).tables();
+        let cells: Vec<[&str; 3]> =
+            tables[0].rows[1..].iter().map(|row| [&*row[0], &*row[1], &*row[4]]).collect();
+        let expected = [
+            // Whichever validation chose; only it is what the paper has a figure of.
+            ["HWA", "71.50 ± 0.71", "70.79"],
+            ["HWA, I = 5", "71.00 ± 1.41", "–"],
+            ["HWA, I = 20", "70.00 ± 1.41", "–"],
+        ];
+        assert_eq!(cells, expected);
     }
 
     #[test]

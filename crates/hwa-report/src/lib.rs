@@ -31,7 +31,7 @@ pub use axis::Axis;
 pub use bars::Bars;
 pub use boxes::Boxes;
 pub use chart::{Chart, Figure};
-pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table};
+pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
 pub use figures::compared;
 pub use lines::{Lines, Mark, Series};
 pub use map::{Aspect, Map, Spot};

@@ -264,10 +264,29 @@ pub struct Summary {
     pub validation: Levels,
     /// The figures on test, read once, after the choice.
     pub test: Levels,
+    /// Where several windows were tried, what each is worth.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowSummary>,
     /// The best cycle on test, the paper's way, if a test curve was asked for.
     pub best_on_test: Option<BestOnTest>,
     /// What depends on the clock.
     pub time: SummaryTime,
+}
+
+/// One of several windows, at the cycle that validation chooses for it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowSummary {
+    /// Which of the plan's windows.
+    pub window: usize,
+    /// Its length, if it has one.
+    pub length: Option<usize>,
+    /// The cycle.
+    pub cycle: usize,
+    /// The figures on validation.
+    pub validation: Evaluation,
+    /// The figures on test.
+    pub test: Evaluation,
 }
 
 /// The three levels on one split; what a method does not have is `None`.

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use hwa_core::{Choice, SlideWindow, Weights};
+use hwa_core::{Choice, Selection, SlideWindow, Weights};
 use hwa_data::Subset;
 use hwa_store::{CheckpointStore, read_tensors};
 
 use crate::error::TrainError;
-use crate::event::{BestOnTest, Evaluation, Levels, Summary, SummaryTime};
+use crate::event::{BestOnTest, Evaluation, Levels, Summary, SummaryTime, WindowSummary};
 use crate::judge::{JudgeState, kind};
 use crate::leader::{Closing, LastCycle};
 use crate::measure::Bench;
@@ -76,9 +76,11 @@ impl FinalPass<'_> {
                 levels.hwa = chosen.window.map(|_| evaluation);
             }
         }
+        let each_window = self.each_window(&choice.0, [&validation, &test])?;
         let windows = &self.bench.settings.plan.windows;
         let length = chosen.and_then(|c| windows.get(c.window?)?.length).map(|l| l.get());
         Ok(Summary {
+            windows: each_window,
             last_cycle: closing.last.as_ref().map_or(0, |last| last.cycle),
             chosen,
             chosen_length: length,
@@ -96,6 +98,32 @@ impl FinalPass<'_> {
         })
     }
 
+    /// Where several windows were tried: each at the cycle that validation chooses for it.
+    fn each_window(
+        &mut self,
+        judge: &JudgeState,
+        [validation, test]: [&Subset; 2],
+    ) -> Result<Vec<WindowSummary>, TrainError> {
+        let specs = self.bench.settings.plan.windows.clone();
+        let mut windows = Vec::new();
+        for (window, spec) in specs.into_iter().enumerate().filter(|_| judge.windows.len() > 1) {
+            let Some(choice) = judge.windows.get(window).and_then(Selection::best) else {
+                continue;
+            };
+            let mut members = SlideWindow::new(spec);
+            for cycle in self.checkpoints.outer_cycles()? {
+                if (spec.oldest(choice.cycle)..=choice.cycle).contains(&cycle) {
+                    members.push(cycle, self.checkpoints.load_outer(cycle)?);
+                }
+            }
+            let Some(mean) = members.mean()? else { continue };
+            let [validation, test] = self.averaged(&mean, [validation, test])?;
+            let (length, cycle) = (spec.length.map(|length| length.get()), choice.cycle);
+            windows.push(WindowSummary { window, length, cycle, validation, test });
+        }
+        Ok(windows)
+    }
+
     fn last_cycle(
         &mut self,
         last: &LastCycle,
@@ -108,7 +136,8 @@ impl FinalPass<'_> {
                 levels.inner.push(self.complete(model, split)?);
             }
             if averaged {
-                levels.outer = Some(self.averaged(&last.outer, split)?);
+                let [outer] = self.averaged(&last.outer, [split])?;
+                levels.outer = Some(outer);
             }
         }
         Ok(())
@@ -133,13 +162,19 @@ impl FinalPass<'_> {
     }
 
     /// Averaged weights, whose statistics have to be re-estimated.
-    fn averaged(&mut self, weights: &Weights, split: &Subset) -> Result<Evaluation, TrainError> {
-        let replica = self.replica.as_mut();
-        let measure = |bench: &Bench, replica: &mut dyn Replica| {
-            let recalibration = bench.prepare(replica, weights)?;
-            bench.evaluate(replica, split, Some(recalibration))
-        };
-        measure(&self.bench, replica).map_err(TrainError::Final)
+    fn averaged<const N: usize>(
+        &mut self,
+        weights: &Weights,
+        splits: [&Subset; N],
+    ) -> Result<[Evaluation; N], TrainError> {
+        let (bench, replica) = (&self.bench, self.replica.as_mut());
+        let recalibration = bench.prepare(replica, weights).map_err(TrainError::Final)?;
+        let mut evaluations = [Evaluation::default(); N];
+        for (evaluation, split) in evaluations.iter_mut().zip(splits) {
+            let measured = bench.evaluate(replica, split, Some(recalibration));
+            *evaluation = measured.map_err(TrainError::Final)?;
+        }
+        Ok(evaluations)
     }
 
     /// The paper's way: every stored cycle on test, and the best of them.
@@ -152,15 +187,15 @@ impl FinalPass<'_> {
             let outer = self.checkpoints.load_outer(cycle)?;
             let mut points = Vec::new();
             if windows.is_empty() {
-                points.push((None, self.averaged(&outer, test)?));
+                points.push((None, self.averaged(&outer, [test])?));
             }
             for (index, window) in windows.iter_mut().enumerate() {
                 window.push(cycle, outer.clone());
                 if let Some(mean) = window.mean()? {
-                    points.push((Some(index), self.averaged(&mean, test)?));
+                    points.push((Some(index), self.averaged(&mean, [test])?));
                 }
             }
-            for (window, evaluation) in points {
+            for (window, [evaluation]) in points {
                 curve.push((cycle, window, evaluation.top1));
                 if best.as_ref().is_none_or(|(_, _, b)| evaluation.top1 > b.top1) {
                     best = Some((cycle, window, evaluation));

@@ -31,6 +31,9 @@ const PATROL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JudgeState {
     pub(crate) selection: Selection,
+    /// The best of each window, in the order of the plan's; states did not always have it.
+    #[serde(default)]
+    pub(crate) windows: Vec<Selection>,
     /// The next cycle to look at.
     pub(crate) next_due: usize,
 }
@@ -41,7 +44,8 @@ impl JudgeState {
             Every::Auto => 1,
             Every::Cycles(n) => n.get(),
         };
-        Self { selection: Selection::new(settings.patience), next_due }
+        let windows = settings.plan.windows.iter().map(|_| Selection::new(None)).collect();
+        Self { selection: Selection::new(settings.patience), windows, next_due }
     }
 }
 
@@ -258,6 +262,10 @@ impl Judge<'_> {
             if index == 0 {
                 // The first that is measured is still loaded.
                 train = self.on_training_images().map_err(failed)?;
+            }
+            if let Some(best) = self.state.windows.get_mut(index) {
+                let (window, score) = (Some(index), score(&evaluation));
+                best.consider(Choice { cycle, window, model: None, score });
             }
             if self.is_better(&evaluation) {
                 if loaded != cycles {

@@ -42,6 +42,7 @@ pub use error::TrainError;
 pub use event::{
     BestOnTest, CycleEnded, CycleTime, EVENTS_FORMAT, Evaluation, Event, JudgeTime, Judged, Levels,
     ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
+    WindowSummary,
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Convolution, Data, EmaTable, EvaluateTable, EveryText,

@@ -369,6 +369,40 @@ fn outer_weights_that_nothing_needs_are_removed() {
 }
 
 #[test]
+fn every_window_is_measured_where_validation_chooses_for_it() {
+    let mut settings = with(2, 5);
+    settings.evaluate.test_curve = true;
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    assert_eq!(summary.windows.len(), settings.plan.windows.len());
+    let judged: Vec<_> = timeless_events(folder.path())
+        .into_iter()
+        .filter(|event| event["event"] == "judged")
+        .collect();
+    let curve = summary.best_on_test.unwrap().curve;
+    for (index, window) in summary.windows.iter().enumerate() {
+        // The first of its best cycles, by what the judge has written down.
+        let of = |event: &serde_json::Value| {
+            let hwa = event["hwa"].as_array().unwrap();
+            let mine = hwa.iter().find(|hwa| hwa["window"] == index)?["evaluation"].clone();
+            Some((mine["top1"].as_f64()?, -mine["loss"].as_f64()?, event["cycle"].as_u64()?))
+        };
+        let scores = judged.iter().filter_map(of);
+        let best = scores.reduce(|a, b| if (b.0, b.1) > (a.0, a.1) { b } else { a }).unwrap();
+        assert_eq!((window.cycle as u64, window.validation.top1), (best.2, best.0));
+        let point = curve.iter().find(|point| (point.0, point.1) == (window.cycle, Some(index)));
+        assert_eq!(window.test.top1, point.unwrap().2);
+    }
+    // The chosen weights are the best of one of them.
+    let chosen = summary.chosen.unwrap();
+    let its = summary.windows[chosen.window.unwrap()];
+    let test = summary.test.chosen.unwrap();
+    assert_eq!((its.cycle, its.test.top1, its.test.loss), (chosen.cycle, test.top1, test.loss));
+}
+
+#[test]
 fn the_test_curve_is_drawn_after_the_choice_and_under_its_own_name() {
     let mut settings = with(2, 5);
     settings.evaluate.test_curve = true;

@@ -52,6 +52,14 @@ fn rows(summary: &Summary, windows: &[WindowSpec], offers: &str) -> Vec<Vec<Stri
         let name = chosen_name(summary, &choice, windows, offers);
         rows.push(row(name, &|l| percent(l.chosen.as_ref())));
     }
+    for window in &summary.windows {
+        if summary.chosen.is_some_and(|choice| choice.window == Some(window.window)) {
+            continue;
+        }
+        let length = window.length.map_or("of all".to_owned(), |length| length.to_string());
+        let name = format!("window {length} alone, cycle {}", window.cycle);
+        rows.push(vec![name, percent(Some(&window.validation)), percent(Some(&window.test))]);
+    }
     if let Some(best) = &summary.best_on_test {
         let name = format!("best on test, cycle {} (not a choice)", best.cycle);
         rows.push(vec![name, "–".to_owned(), percent(Some(&best.evaluation))]);

@@ -109,7 +109,9 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     assert!(markdown.starts_with("# Two methods on digits\n"), "{markdown}");
     assert!(markdown.contains("| HWA | ") && markdown.contains(" | 99.00 | "), "{markdown}");
     let csv = fs::read_to_string(out.join("short.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 7, "{csv}");
+    // A head, three methods and two windows of one of them, by two budgets.
+    assert_eq!(csv.lines().count(), 1 + 2 * (3 + 2), "{csv}");
+    assert!(csv.contains(",\"HWA, I = 1\",per-model,"), "{csv}");
 
     // The figures are those of the runs, and the runs are those of `hwa train`.
     let run = out.join("digits/resnet8/hwa/seed2");

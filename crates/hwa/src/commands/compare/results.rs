@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use hwa_report::RunFigures;
+use hwa_report::{RunFigures, WindowFigures};
 use hwa_store::{StoreError, read_to_string};
-use hwa_train::{Event, Experiment, Summary};
+use hwa_train::{Event, Experiment, Summary, WindowSummary};
 use serde_json::Value;
 
 use crate::commands::train::identity;
@@ -42,8 +42,19 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         peak_memory_mb: known(usage.peak_memory_mb),
         machines,
         commits,
+        windows: summary.windows.iter().map(window).collect(),
         settings: Some(settings(run)?),
     }))
+}
+
+fn window(window: &WindowSummary) -> WindowFigures {
+    WindowFigures {
+        length: window.length,
+        chosen_cycle: window.cycle,
+        top1: window.test.top1,
+        top5: window.test.top5,
+        validation_top1: window.validation.top1,
+    }
 }
 
 /// What the run trained, but for where its data was and how much of the machine it used.

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Averages of checkpoints by hwa and by PyTorch in turn, as a table of ratios.
+
+    peers/average.py --python <a Python with PyTorch>     20 checkpoints of a ResNet-50, five rounds
+
+Files are made by PyTorch, in the folder for temporary files, and read once before anything is
+measured: all of them are in the page cache. Writes average.md and average.json into results/.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from compare import PEERS, ROOT, check_quiet, output, surroundings, told
+
+# How much faster than PyTorch, what share of plain reading, and MB of memory.
+GOALS = {"mean": 4.0, "windows": 8.0, "read": 0.6, "memory": 400}
+
+
+def main():
+    arguments = parse()
+    check_quiet()
+    peer = [arguments.python, PEERS / "torch_average.py"]
+    with tempfile.TemporaryDirectory() as folder:
+        made = pathlib.Path(folder) / "checkpoints"
+        output([*peer, "make", made, "--model", arguments.model, "--count", arguments.count])
+        runs = [round_of(arguments, peer, made) for _ in range(arguments.rounds)]
+    report = {**surroundings(arguments), "model": arguments.model, "count": arguments.count}
+    report |= {"rounds": runs, **medians(runs)}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "average.json").write_text(json.dumps(report, indent=2) + "\n")
+    (arguments.out / "average.md").write_text(table(report))
+    print(table(report))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--hwa", default=ROOT / "target/release/hwa", help="a release build")
+    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results")
+    return parser.parse_args()
+
+
+def round_of(arguments, peer, made):
+    """Both sides once. hwa measures reading, mean and windows in one process."""
+    mine = [arguments.hwa, "bench", "average", made, "--rounds", 1, "--json"]
+    scratch = made.parent / "out.safetensors"
+    model = ["--model", arguments.model]
+    found = {
+        "hwa": json.loads(output(mine)),
+        "mean": json.loads(output([*peer, "mean", made, scratch])),
+        "swa": json.loads(output([*peer, "swa", made, scratch, *model])),
+        "windows": json.loads(output([*peer, "windows", made, "--length", arguments.count])),
+    }
+    told(", ".join(f"{side} {run['seconds']:.3f} s" for side, run in found.items()))
+    return found
+
+
+def medians(runs):
+    median = lambda side, key: statistics.median(run[side][key] for run in runs)
+    hwa = {key: median("hwa", key) for key in HWA_KEYS}
+    sides = {side: {key: median(side, key) for key in ("seconds", "peak_rss_mb")} for side in PEER}
+    return {
+        "hwa": hwa,
+        **sides,
+        "mean_ratio": sides["mean"]["seconds"] / hwa["seconds"],
+        "swa_ratio": sides["swa"]["seconds"] / hwa["seconds"],
+        "windows_ratio": sides["windows"]["seconds"] / hwa["windows_seconds"],
+    }
+
+
+PEER = ("mean", "swa", "windows")
+HWA_KEYS = (
+    "bytes",
+    "seconds",
+    "gb_per_second",
+    "read_gb_per_second",
+    "ratio",
+    "computed_ratio",
+    "windows_seconds",
+    "peak_rss_mb",
+)
+
+
+def table(report):
+    hwa, mean, swa, windows = (report[side] for side in ("hwa", *PEER))
+    count = report["count"]
+    rows = [
+        ("mean, written", hwa["seconds"], mean, report["mean_ratio"], GOALS["mean"]),
+        ("the same, by `AveragedModel`", hwa["seconds"], swa, report["swa_ratio"], None),
+        (
+            f"all {count} windows, not written",
+            hwa["windows_seconds"],
+            windows,
+            report["windows_ratio"],
+            GOALS["windows"],
+        ),
+    ]
+    lines = [
+        "# Averages of checkpoints: hwa beside PyTorch",
+        "",
+        f"{report['date']}, {report['cpu']}, {report['cores']} cores, {report['system']}; "
+        f"hwa {report['commit']}, PyTorch {report['torch']}.",
+        "",
+        f"{count} checkpoints of {report['model']}, {hwa['bytes'] / 1e9:.2f} GB in the page cache. Both sides "
+        f"in turn, medians of {len(report['rounds'])} rounds.",
+        "",
+        "| | hwa | PyTorch | ratio | goal | hwa memory | PyTorch's |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, ours, theirs, ratio, goal in rows:
+        goal = f"≥ {goal:.0f}" if goal else "–"
+        memory = f"{hwa['peak_rss_mb']:,.0f} MB | {theirs['peak_rss_mb']:,.0f} MB"
+        lines.append(f"| {name} | {ours:.3f} s | {theirs['seconds']:.2f} s | {ratio:.1f} | {goal} | {memory} |")
+    lines += [
+        "",
+        f"Reading the files and nothing else: {hwa['read_gb_per_second']:.1f} GB/s. The mean runs at "
+        f"{hwa['gb_per_second']:.1f} GB/s, {100 * hwa['ratio']:.0f} % of that (goal: {100 * GOALS['read']:.0f} %), "
+        f"and at {100 * hwa['computed_ratio']:.0f} % where nothing is written. Memory of hwa: goal at most "
+        f"{GOALS['memory']} MB. Made by `just bench-average`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

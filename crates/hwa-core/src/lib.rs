@@ -8,6 +8,7 @@
 //! | K, H, T, cycles | [`Plan`], [`Cycle`] |
 //! | learning-rate decay | [`Schedule`] |
 //! | early stopping on the averaged curve | [`Selection`] |
+//! | the best e, I and s over a whole series | [`search`] |
 //! | re-estimated batch-norm statistics | [`Moments`] |
 //!
 //! Nothing here knows a network, a data set or a disk, so all of it can be
@@ -18,7 +19,9 @@ mod levels;
 mod mean;
 mod moments;
 mod plan;
+mod prefix;
 mod schedule;
+pub mod search;
 pub mod seed;
 mod select;
 pub mod spelling;
@@ -29,6 +32,7 @@ pub use levels::{HwaWeights, InnerWeights, OuterWeights};
 pub use mean::{Element, Statistics, mean};
 pub use moments::{Moments, MomentsError};
 pub use plan::{Cycle, Plan, WindowLength};
+pub use prefix::PrefixSums;
 pub use schedule::{Decay, Granularity, Schedule, ScheduleError};
 pub use select::{Choice, Score, Selection};
 pub use weights::{Role, Tensor, ValueType, Values, Weights, WeightsError};

@@ -161,6 +161,7 @@ impl From<SeriesError> for Failure {
             | SeriesError::Single { .. }
             | SeriesError::TooFewLeft { .. }
             | SeriesError::EmptyWindow { .. }
+            | SeriesError::NoPlace { .. }
             | SeriesError::WeightCount { .. }
             | SeriesError::BadWeights { .. }
             | SeriesError::BadDecay { .. } => Self::Usage(error.into()),

@@ -16,6 +16,7 @@ use super::source::Source;
 use super::stream::{NonFinite, Nowhere, Pass, Sink};
 use super::watch::Watch;
 use super::window::Window;
+use crate::tensor_file::Metadata;
 
 /// Averages that are written in one pass; each is an open file.
 const FILES_AT_ONCE: usize = 128;
@@ -85,6 +86,11 @@ impl<'a> Averaging<'a> {
         self.pass(&planned, &[window.members()], &memory)?;
         let newest = window.members().last().and_then(|member| self.series.sources.get(*member));
         memory.weights(newest.map_or(Path::new(""), Source::path))
+    }
+
+    /// What is written about the average of a window, beside it.
+    pub fn metadata(&self, window: &Window) -> Metadata {
+        self.about(window).metadata
     }
 
     /// Computes the averages of windows in one pass and keeps none: how long that takes.

@@ -75,6 +75,14 @@ pub enum SeriesError {
         /// What there is.
         have: String,
     },
+    /// A series has no such place.
+    #[error("there is no checkpoint at place {place}: there are {count}, from place 0 on")]
+    NoPlace {
+        /// The place asked for.
+        place: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// As many weights as members are needed.
     #[error("{found} weights for {expected} checkpoints")]
     WeightCount {

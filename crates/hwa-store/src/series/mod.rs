@@ -51,6 +51,8 @@ use source::Source;
 const MOST_OPEN: usize = 256;
 /// The bytes read at a time when files are read as they are.
 const PLAIN_PIECE: usize = 256 << 10;
+/// The bytes at either end of a file that tell it apart.
+const DIGESTED: usize = 64 << 10;
 
 /// Checkpoints of one model, oldest first, opened but not read.
 #[derive(Debug)]
@@ -147,6 +149,18 @@ impl Series {
         Window { spec: None, at, members: (0..self.len()).collect() }
     }
 
+    /// Some checkpoints by their places in the series, in any order.
+    pub fn selection(&self, places: &[usize]) -> Result<Window, SeriesError> {
+        let mut members = places.to_vec();
+        members.sort_unstable();
+        members.dedup();
+        match members.last().map(|newest| (*newest, self.numbers.get(*newest))) {
+            Some((_, Some(at))) => Ok(Window { spec: None, at: *at, members }),
+            Some((place, None)) => Err(SeriesError::NoPlace { place, count: self.len() }),
+            None => Err(SeriesError::Nothing),
+        }
+    }
+
     /// The window that ends at a checkpoint's number, or at the last one.
     pub fn window(&self, spec: WindowSpec, at: Option<usize>) -> Result<Window, SeriesError> {
         let last = self.numbers.last().copied().unwrap_or_default();
@@ -200,6 +214,28 @@ impl Series {
             left @ 0..2 => Err(SeriesError::TooFewLeft { left, all }),
             _ => Ok(()),
         }
+    }
+
+    /// A number that tells series apart, by the names and sizes of their files and by what they
+    /// begin and end with: weights that were trained anew are others there, too.
+    pub fn digest(&self) -> Result<u32, SeriesError> {
+        let mut hasher = crc32fast::Hasher::new();
+        let mut bytes = vec![0; DIGESTED];
+        for (source, number) in self.sources.iter().zip(&self.numbers) {
+            let name = source.path().file_name().unwrap_or_default();
+            hasher.update(name.as_encoded_bytes());
+            hasher.update(&(*number as u64).to_le_bytes());
+            for file in source.files() {
+                let length = file.length();
+                hasher.update(&length.to_le_bytes());
+                let piece = usize::try_from(length).unwrap_or(DIGESTED).min(DIGESTED);
+                for start in [0, length - piece as u64] {
+                    file.read(start, &mut bytes[..piece])?;
+                    hasher.update(&bytes[..piece]);
+                }
+            }
+        }
+        Ok(hasher.finalize())
     }
 
     /// Reads all files as they are and does nothing with them: how fast this machine reads.

@@ -114,3 +114,30 @@ fn an_average_of_averages_is_read_like_any_checkpoint() {
     let found = Averaging::new(&again).weights(&again.everything()).unwrap();
     assert_eq!(bits(&found), bits(&read_tensors(&out[0]).unwrap().0));
 }
+
+#[test]
+fn a_selection_is_averaged_oldest_first_whatever_its_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let series = series_of(folder.path(), &[1.0, 100.0, 3.0, 8.0]);
+    let selection = series.selection(&[3, 0, 2]).unwrap();
+    assert_eq!((selection.members(), selection.at()), (&[0, 2, 3][..], 4));
+    let mean = Averaging::new(&series).weights(&selection).unwrap();
+    assert_eq!(mean.get("w").unwrap().as_f32().unwrap()[0], 4.0);
+    let error = series.selection(&[0, 4]).unwrap_err().to_string();
+    assert_eq!(error, "there is no checkpoint at place 4: there are 4, from place 0 on");
+    assert!(matches!(series.selection(&[]), Err(SeriesError::Nothing)));
+}
+
+#[test]
+fn series_are_told_apart_by_a_single_number_of_a_single_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let digest = |values: &[f32]| series_of(folder.path(), values).digest().unwrap();
+    let first = digest(&[1.0, 2.0, 3.0]);
+    assert_eq!(digest(&[1.0, 2.0, 3.0]), first);
+    assert_ne!(digest(&[1.0, 2.0, 3.5]), first);
+    let renamed = folder.path().join("series/epoch-9.safetensors");
+    digest(&[1.0, 2.0, 3.0]);
+    std::fs::rename(folder.path().join("series/epoch-3.safetensors"), renamed).unwrap();
+    let opened = Series::open(&[folder.path().join("series")], Order::Name).unwrap();
+    assert_ne!(opened.digest().unwrap(), first);
+}

@@ -99,6 +99,12 @@ impl Space {
         (after.saturating_sub(1), after.saturating_sub(first))
     }
 
+    /// The stride that numbers have: every so many of a series of multiples.
+    pub(super) fn stride(&self, stride: NonZeroUsize) -> Option<NonZeroUsize> {
+        let own = stride.get() / divisor(stride.get(), self.spacing);
+        NonZeroUsize::new(own.checked_mul(self.spacing)?)
+    }
+
     fn admitted(&self, oldest: usize, newest: usize, stride: usize) -> impl Iterator<Item = usize> {
         let numbers = self.numbers.iter().enumerate();
         let is_in = move |number: usize| {
@@ -110,8 +116,7 @@ impl Space {
     /// It ends with its newest member, and begins a stride before its oldest; the stride is one
     /// that numbers have, and says nothing if there is one member.
     fn simplest(&self, oldest: usize, newest: usize, stride: NonZeroUsize) -> Option<Candidate> {
-        let own = stride.get() / divisor(stride.get(), self.spacing);
-        let stride = own.checked_mul(self.spacing)?;
+        let stride = self.stride(stride)?.get();
         let mut members = self.admitted(oldest, newest, stride);
         let first = members.next()?;
         let last = members.last();

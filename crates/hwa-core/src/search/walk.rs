@@ -76,13 +76,13 @@ impl Search {
 
     fn strides(&self) -> Vec<NonZeroUsize> {
         match &self.strides {
-            Some(strides) => strides.clone(),
+            Some(strides) => strides.iter().filter_map(|s| self.space.stride(*s)).collect(),
             None => strides(&self.space),
         }
     }
 
-    /// Windows that differ by a step from this one: it slides, its newest or its oldest end
-    /// moves, or it takes more or fewer of those it covers.
+    /// Windows that differ by a step from this one: it slides, its newest end, its oldest or both
+    /// move, or it takes more or fewer of those it covers.
     fn neighbours(&self, centre: &Candidate, step: Step) -> Vec<Candidate> {
         let (end, count) = self.space.extent(centre);
         let stride = centre.stride;
@@ -97,10 +97,14 @@ impl Search {
             (end.checked_sub(far), count, stride),
             (Some(end + far), count + far, stride),
             (end.checked_sub(far), count.saturating_sub(far), stride),
+            (Some(end + far), count + 2 * far, stride),
+            (end.checked_sub(far), count.saturating_sub(2 * far), stride),
         ];
         let others = self.strides_beside(stride).into_iter();
         moves.extend(others.map(|stride| (Some(end), count, stride)));
         let last = self.space.numbers().len() - 1;
+        let allowed = self.strides.is_some().then(|| self.strides());
+        moves.retain(|(.., stride)| allowed.as_ref().is_none_or(|some| some.contains(stride)));
         let found = moves.into_iter().filter_map(|(end, count, stride)| {
             // A step that leads out of the series leads to its end.
             let end = end?.min(last);
@@ -110,8 +114,8 @@ impl Search {
     }
 
     fn strides_beside(&self, stride: NonZeroUsize) -> Vec<NonZeroUsize> {
-        if let Some(strides) = &self.strides {
-            return strides.clone();
+        if self.strides.is_some() {
+            return self.strides();
         }
         let spacing = self.space.spacing();
         let own = stride.get() / spacing;
@@ -309,10 +313,13 @@ mod tests {
     #[test]
     fn only_strides_that_are_asked_for_are_tried() {
         let two = NonZeroUsize::MIN.saturating_add(1);
-        let search = Search { strides: Some(vec![two]), ..Search::new(series(64), 200) };
-        let found = found(&search, hill(40, 16, 1, 64));
+        let usual = series(64).covering(40, 16, NonZeroUsize::MIN).unwrap();
+        let mut search = Search { strides: Some(vec![two]), ..Search::new(series(64), 200) };
+        search.first.push(usual);
+        let worth = hill(40, 16, 1, 64);
+        let found = found(&search, |c| if *c == usual { -2.0 } else { worth(c) });
         let strides = |s: &Scored| s.candidate.stride.get() == 2 || s.members == 1;
-        assert!(found.ranking.all().iter().all(strides));
+        assert!(found.ranking.all().iter().all(|s| strides(s) || s.candidate == usual));
         assert_eq!(best(&found), "e = 40, I = 16, s = 2");
     }
 

@@ -20,9 +20,53 @@
 //! # Ok::<_, WeightsError>(())
 //! ```
 //!
+//! So does the mean of some, oldest first, and which of their windows is the best, for whoever
+//! can tell what weights are worth:
+//!
+//! ```
+//! use hwa::search::{Search, Space, Worth};
+//! use hwa::{Statistics, Tensor, Weights, WeightsError, mean};
+//!
+//! // Twelve checkpoints of one number, 1 to 12; the nearer an average is to 9, the better.
+//! let mut checkpoints = Vec::new();
+//! for x in 1..=12 {
+//!     let mut weights = Weights::new();
+//!     weights.insert("w", Tensor::parameter(vec![1], vec![x as f32])?)?;
+//!     checkpoints.push(weights);
+//! }
+//! let numbers: Vec<usize> = (1..=12).collect();
+//! let search = Search::new(Space::new(&numbers)?, 60);
+//! let found = search.run(|window| {
+//!     let members = search.space().members(window);
+//!     let members: Vec<&Weights> = members.iter().map(|place| &checkpoints[*place]).collect();
+//!     let average = mean(&members, Statistics::Omit)?;
+//!     let w = average.require("w")?.values().to_f64()[0];
+//!     Ok::<_, WeightsError>(Some(Worth::from(-(w - 9.0).abs())))
+//! })?;
+//! let best = found.ranking.best().map(|best| best.candidate.to_string());
+//! assert_eq!(best.as_deref(), Some("e = 12, I = 7, s = 1")); // 6 to 12
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Checkpoints in files are averaged as they are read, and need not fit into memory:
+//!
+//! ```no_run
+//! use std::num::NonZeroUsize;
+//! use std::path::Path;
+//! use hwa::store::Order;
+//! use hwa::{Averaging, Series, WindowSpec};
+//!
+//! let series = Series::open(&["checkpoints".into()], Order::Name)?;
+//! let last = WindowSpec::sliding(NonZeroUsize::MIN.saturating_add(19));
+//! let window = series.window(last, None)?;
+//! Averaging::new(&series).write(&window, Path::new("last-20.safetensors"))?;
+//! # Ok::<_, hwa::store::SeriesError>(())
+//! ```
+//!
 //! | module | what |
 //! |---|---|
 //! | [`core`] | named weights, mean, slide window, schedules, plan |
+//! | [`search`] | the best window of a series, greedy soups |
 //! | [`store`] | tensor files, averages of a series of them, run directories |
 //! | [`data`] | data sets, splits, loaders |
 //! | [`nn`] | networks and replicas over Burn |
@@ -38,6 +82,7 @@ pub use hwa_store as store;
 pub use hwa_study as study;
 pub use hwa_train as train;
 
+pub use hwa_core::search;
 pub use hwa_core::{
     HwaWeights, InnerWeights, OuterWeights, Role, SlideWindow, Statistics, Tensor, Values, Weights,
     WeightsError, WindowSpec, mean,

@@ -7,12 +7,15 @@ mod console;
 mod counting;
 mod environment;
 mod failure;
+mod journal;
 mod landscape;
 mod left_out;
 mod notices;
 mod opened;
 mod output;
 mod pages;
+mod scoring;
+mod search;
 mod shelf;
 mod sparkline;
 mod studied;
@@ -49,6 +52,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Landscape(command) => commands::landscape::run(&command),
         Command::Analyze(arguments) => commands::analyze::run(&arguments),
         Command::Average(arguments) => commands::average::run(&arguments),
+        Command::Search(arguments) => commands::search::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Recalibrate(arguments) => commands::recalibrate::run(&arguments),
         Command::Models(arguments) => commands::models::run(&arguments),

@@ -185,7 +185,8 @@ pub(crate) fn read_weights(
     fitted(found, path, spec, task, head)
 }
 
-fn fitted(
+/// Makes weights fit a network.
+pub(crate) fn fitted(
     found: Weights,
     path: &Path,
     spec: ModelSpec,

@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use hwa_core::ValueType;
 use hwa_store::Order;
 
+use super::search::Scoring;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,6 +20,8 @@ Examples:
   hwa average checkpoints/ --window 10 --all-windows -o windows/
   hwa average a.pt b.pt c.pt --order given --weights 0.2,0.3,0.5 -o mix.safetensors
   hwa average checkpoints/ --ema 0.9 --dtype bf16 -o ema.safetensors
+  hwa average tuned-*.pt --soup --eval 'python eval.py {weights}' --maximize -o soup.safetensors
+  hwa average runs/digits-hwa --soup -o soup.safetensors        the run's network and data
 
 A window takes the checkpoints whose number is a multiple of the stride, from --at back. Numbers
 are cycles of a run, and places in the order of any other series, from 1 on. Sums run in f64,
@@ -52,6 +56,13 @@ pub(crate) struct Average {
     /// A moving average that keeps so much of what was, from 0 to below 1
     #[arg(long, value_name = "DECAY", allow_negative_numbers = true)]
     pub(crate) ema: Option<f64>,
+    /// A greedy soup: from the best checkpoint on, keep each with which the average scores no worse
+    #[arg(
+        long, conflicts_with_all = ["window", "stride", "at", "all_windows", "weights", "ema"]
+    )]
+    pub(crate) soup: bool,
+    #[command(flatten)]
+    pub(crate) scoring: Scoring,
     /// The type of the result; by default that of the checkpoints
     #[arg(long, value_enum)]
     pub(crate) dtype: Option<FloatType>,
@@ -162,7 +173,7 @@ pub(crate) struct BenchAverage {
 }
 
 /// A number of bytes, such as 1000, 64MB or 1.5GiB.
-fn bytes(text: &str) -> Result<usize, String> {
+pub(super) fn bytes(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_lowercase();
     let unit = match unit.as_str() {

@@ -1,6 +1,7 @@
 //! What can be written after `hwa`.
 
 mod average;
+mod search;
 mod study;
 
 use std::num::NonZeroUsize;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use average::{Average, BenchAverage};
+pub(crate) use search::{Scoring, Search};
 pub(crate) use study::{
     Analyze, BenchLandscape, Figures, Images, LandscapeCommand, LandscapeOptions, StudyOf,
 };
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Analyze(Analyze),
     /// Average checkpoints, whoever trained them
     Average(Average),
+    /// Find the best window over a series of checkpoints
+    Search(Search),
     /// Measure weights on a split of a data set
     Evaluate(Evaluate),
     /// Re-estimate the batch-norm statistics of weights

@@ -11,6 +11,7 @@ use hwa_core::WindowSpec;
 use hwa_store::{Averaging, BadMember, Limits, NonFinite, Scheme, Series, Watch, Window};
 use serde_json::{Value, json};
 
+use super::soup::{self, Brew};
 use crate::arguments::Average;
 use crate::counting::{Counting, interrupt};
 use crate::environment;
@@ -25,6 +26,7 @@ const OTHER_ENDINGS: [&str; 4] = ["pt", "pth", "bin", "ckpt"];
 /// Runs the command.
 pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     ensure_writable(arguments)?;
+    soup::ensure_asked_for(arguments)?;
     let began = Instant::now();
     let mut series = Series::open(&arguments.series, arguments.order.into())?;
     let (stop, progress) = (interrupt()?, Progress::new());
@@ -34,7 +36,6 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
         true => left_out(&mut series, limits, &progress, &cancelled)?,
         false => Vec::new(),
     };
-    let windows = windows(arguments, &series)?;
     let report = |done| progress.show("averaging", done);
     let averaging = Averaging {
         series: &series,
@@ -47,6 +48,14 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
         limits,
         watch: Watch { progress: &report, cancelled: &cancelled },
     };
+    let brew = match arguments.soup {
+        true => Some(soup::choose(arguments, &averaging, &cancelled)?),
+        false => None,
+    };
+    let windows = match &brew {
+        Some(brew) => vec![brew.window.clone()],
+        None => windows(arguments, &series)?,
+    };
     progress.expect(averaging.num_bytes(&windows));
     let is_new = !arguments.out.exists();
     let outputs = outputs(arguments, windows)?;
@@ -58,7 +67,7 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     }
     written?;
     let seconds = began.elapsed().as_secs_f64();
-    let done = Done { arguments, series: &series, outputs: &outputs, left_out, seconds };
+    let done = Done { arguments, series: &series, outputs: &outputs, brew, left_out, seconds };
     if arguments.json {
         give(done.json())
     } else {
@@ -156,10 +165,10 @@ fn outputs(arguments: &Average, windows: Vec<Window>) -> Result<Vec<(Window, Pat
 }
 
 /// A checkpoint that was left out, and its first tensor that is to blame.
-type LeftOut = (String, String);
+pub(super) type LeftOut = (String, String);
 
 /// Takes bad members out of a series.
-fn left_out(
+pub(super) fn left_out(
     series: &mut Series,
     limits: Limits,
     progress: &Progress,
@@ -185,6 +194,8 @@ struct Done<'a> {
     arguments: &'a Average,
     series: &'a Series,
     outputs: &'a [(Window, PathBuf)],
+    /// The soup, if it is one.
+    brew: Option<Brew>,
     left_out: Vec<LeftOut>,
     seconds: f64,
 }
@@ -215,11 +226,15 @@ impl Done<'_> {
             }
             _ => done["windows"] = windows.into(),
         }
+        if let Some(brew) = &self.brew {
+            done["soup"] = brew.json();
+        }
         done
     }
 
     fn tell(&self) {
         let how = match scheme(self.arguments) {
+            Scheme::Mean if self.arguments.soup => "greedy soup",
             Scheme::Mean => "mean",
             Scheme::Weighted(_) => "weighted mean",
             Scheme::Moving { .. } => "moving average",
@@ -247,6 +262,9 @@ impl Done<'_> {
                 ));
             }
         }
+        if let Some(brew) = &self.brew {
+            brew.tell();
+        }
         if self.series.has_statistics() {
             tell(
                 "batch-norm statistics are averages too, which fit no weights: re-estimate them by \
@@ -257,7 +275,7 @@ impl Done<'_> {
 }
 
 /// A bar on a terminal, lines elsewhere.
-struct Progress {
+pub(super) struct Progress {
     bar: Counting,
     total: Mutex<u64>,
     told: Mutex<Instant>,
@@ -265,7 +283,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             bar: Counting::bytes(),
             total: Mutex::new(0),

@@ -12,4 +12,6 @@ pub(crate) mod landscape;
 pub(crate) mod models;
 pub(crate) mod recalibrate;
 pub(crate) mod report;
+pub(crate) mod search;
+pub(crate) mod soup;
 pub(crate) mod train;

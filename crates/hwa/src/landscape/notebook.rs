@@ -4,17 +4,15 @@
 //! goes on where it was. The first line says what the readings are of, and the number is its
 //! checksum: landscapes that differ in anything do not share a file.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hwa_store::StoreError;
 use hwa_study::Reading;
 use hwa_train::{Recalibration, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::journal::Journal;
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -65,8 +63,7 @@ impl From<Written> for Reading {
 
 /// What was measured so far.
 pub(super) struct Notebook {
-    path: PathBuf,
-    file: File,
+    journal: Journal,
     /// By the number of the point.
     pub(super) readings: Vec<Option<Reading>>,
 }
@@ -74,74 +71,31 @@ pub(super) struct Notebook {
 impl Notebook {
     /// What was measured of this before. Other landscapes in the folder have other files.
     pub(super) fn open(folder: &Path, identity: &Value, total: usize) -> Result<Self, Failure> {
-        fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
         let number = crc32fast::hash(identity.to_string().as_bytes());
         let path = folder.join(format!("points-{number:08x}.jsonl"));
-        let file = File::options().create(true).read(true).append(true).open(&path);
-        let file = file.map_err(StoreError::io("open", &path))?;
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(StoreError::InUse { path }.into());
-        }
-        let mut notebook = Self { path, file, readings: (0..total).map(|_| None).collect() };
-        let whole = notebook.read(identity)?;
-        // What follows a line that is not whole was never written.
-        let cut = notebook.file.set_len(whole);
-        cut.map_err(StoreError::io("write", &notebook.path))?;
-        if whole == 0 {
-            notebook.write(identity)?;
-        }
-        Ok(notebook)
-    }
-
-    /// Reads the lines that are whole, and tells how many bytes they are.
-    fn read(&mut self, identity: &Value) -> Result<u64, Failure> {
-        let mut reader = BufReader::new(&self.file);
-        let (mut line, mut whole) = (String::new(), 0);
-        while reader.read_line(&mut line).map_err(StoreError::io("read", &self.path))? > 0
-            && line.ends_with('\n')
-        {
-            if whole == 0 {
-                same(&self.path, identity, &line)?;
-            } else {
-                let Ok(Line { point, reading }) = serde_json::from_str(&line) else { break };
-                if let Some(place) = self.readings.get_mut(point) {
-                    *place = Some(reading.into());
-                }
+        let (journal, lines) = Journal::open::<Line>(&path, identity)?;
+        let mut readings: Vec<Option<Reading>> = (0..total).map(|_| None).collect();
+        for Line { point, reading } in lines {
+            if let Some(place) = readings.get_mut(point) {
+                *place = Some(reading.into());
             }
-            whole += line.len() as u64;
-            line.clear();
         }
-        Ok(whole)
+        Ok(Self { journal, readings })
     }
 
     /// Adds what was measured at a point.
     pub(super) fn add(&mut self, point: usize, reading: Reading) -> Result<(), Failure> {
-        let line = serde_json::to_value(Line { point, reading: Written::from(&reading) })?;
-        self.write(&line)?;
+        self.journal.add(&Line { point, reading: Written::from(&reading) })?;
         self.readings[point] = Some(reading);
         Ok(())
-    }
-
-    /// In one piece, so that a kill leaves whole lines.
-    fn write(&mut self, line: &Value) -> Result<(), Failure> {
-        let written = self.file.write_all(format!("{line}\n").as_bytes());
-        Ok(written.map_err(StoreError::io("write", &self.path))?)
-    }
-}
-
-/// Refuses a file that begins with something else.
-fn same(path: &Path, identity: &Value, line: &str) -> Result<(), Failure> {
-    match serde_json::from_str::<Value>(line) {
-        Ok(found) if found == *identity => Ok(()),
-        _ => Err(Failure::usage(format!(
-            "{} does not begin with what it is of; it can be removed",
-            path.display()
-        ))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use serde_json::json;
 
     use super::*;

@@ -1,0 +1,392 @@
+//! `hwa search`: the best window over a series of checkpoints, whoever trained them.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use hwa_core::search::{Candidate, Ranking, Scored, Search as Windows, Space};
+use hwa_store::{Averaging, Series, Watch, write_atomically};
+use serde_json::Value;
+
+use super::average::{Progress, left_out, limits};
+use crate::arguments::Search;
+use crate::counting::interrupt;
+use crate::failure::Failure;
+use crate::journal::Journal;
+use crate::opened;
+use crate::output::{give, tell};
+use crate::scoring::{self, Look, Scorer, Subject};
+use crate::search::{Answer, Bounds, Heat, Ledger, Line, Session, Usual, files, usual};
+
+/// The lines of the table, and the most windows of a shortlist.
+const BEST: usize = 10;
+/// The share of the evaluations that is kept for the shortlist.
+const SHORTLIST: usize = 5;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
+    let place = Place::new(arguments)?;
+    let stop = interrupt()?;
+    let cancelled = || stop.load(Ordering::Relaxed);
+    let search = || search(arguments, &place, &cancelled);
+    let Outcome { answer, heat, .. } = opened::on_threads(arguments.threads, search)
+        .map_err(|failure| place.resumable(failure))?;
+    if arguments.json {
+        give(answer.json());
+        return Ok(());
+    }
+    give(format_args!("the best {} in each cell\n\n{}", answer.unit, heat.text(answer.digits())));
+    give(answer.table());
+    give(answer.comparison());
+    give(answer.sentence());
+    give(answer.file().display());
+    Ok(())
+}
+
+/// Where everything goes.
+struct Place {
+    folder: PathBuf,
+    /// The run that the series is of, if it is one.
+    run: Option<PathBuf>,
+}
+
+impl Place {
+    /// Says what is in the way before anything is read.
+    fn new(arguments: &Search) -> Result<Self, Failure> {
+        let run = match arguments.series.as_slice() {
+            [only] if only.join("experiment.toml").is_file() => Some(only.clone()),
+            _ => None,
+        };
+        let usual = || run.clone().unwrap_or_default().join("search");
+        let folder = arguments.out.clone().unwrap_or_else(usual);
+        let place = Self { folder, run };
+        let shown = place.folder.display();
+        if place.folder.is_file() {
+            return Err(Failure::usage(format!("{shown} is a file; --out names a folder")));
+        }
+        place.ensure_apart(arguments)?;
+        if arguments.resume || arguments.force {
+            return Ok(place);
+        }
+        if place.journal().exists() {
+            return Err(Failure::usage(format!(
+                "{shown} holds an earlier search: --resume goes on with it, --force begins anew"
+            )));
+        }
+        let winner = place.folder.join("winner.safetensors");
+        match winner.exists() {
+            true => {
+                Err(Failure::usage(format!("{} exists; --force overwrites it", winner.display())))
+            }
+            false => Ok(place),
+        }
+    }
+
+    /// What is found among the checkpoints would be one of them the next time.
+    fn ensure_apart(&self, arguments: &Search) -> Result<(), Failure> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| absolute(path));
+        let (folder, parent) = (real(&self.folder), absolute(&self.folder));
+        let parent = parent.parent().map(real);
+        let among = arguments.series.iter().filter(|path| path.is_dir()).map(|path| real(path));
+        let among = among.into_iter().any(|path| path == folder || Some(&path) == parent.as_ref());
+        match among && self.run.is_none() {
+            true => Err(Failure::usage(format!(
+                "{} lies in the folder of the checkpoints, and what is found would be one of them \
+                 the next time; --out names another folder",
+                self.folder.display()
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.join("journal.jsonl")
+    }
+
+    /// What has begun can go on.
+    fn resumable(&self, failure: Failure) -> Failure {
+        let Ok(journal) = std::fs::read(self.journal()) else { return failure };
+        let own = matches!(failure, Failure::Run(_) | Failure::Cancelled { .. });
+        // Behind the first line are scores. Without one, nothing has begun.
+        if own && journal.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()).count() < 2 {
+            let _ = std::fs::remove_file(self.journal());
+            let _ = std::fs::remove_dir(&self.folder);
+            return failure;
+        }
+        let advice = "the same command with --resume goes on with it".to_owned();
+        match failure {
+            Failure::Cancelled { .. } => Failure::Cancelled { advice },
+            Failure::Run(error) => Failure::Stopped { error, advice },
+            other => other,
+        }
+    }
+}
+
+fn search(
+    arguments: &Search,
+    place: &Place,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<Outcome, Failure> {
+    let mut series = Series::open(&arguments.series, arguments.order.into())?;
+    let limits = limits(arguments.max_memory, arguments.threads);
+    let bad = match arguments.skip_bad {
+        true => left_out(&mut series, limits, &Progress::new(), cancelled)?,
+        false => Vec::new(),
+    };
+    let watch = Watch { progress: &|_| {}, cancelled };
+    let averaging = Averaging { limits, watch, ..Averaging::new(&series) };
+    let space = Space::new(series.numbers()).map_err(|error| Failure::Run(error.into()))?;
+    let usual = usual(place.run.as_deref(), &space)?;
+    let subject = Subject {
+        averaging: &averaging,
+        run: place.run.clone(),
+        screening_images: arguments.screening_images,
+        test_eval: arguments.test_eval.as_deref(),
+        candidate: place.folder.join("candidate.safetensors"),
+        cancelled,
+    };
+    let scorer = scoring::open(&arguments.scoring, subject)?;
+    let budget = Budget::new(arguments.max_evals.get(), usual.len(), scorer.screens())?;
+    let identity = identity(&series, scorer.as_ref())?;
+    if arguments.force {
+        Journal::clear(&place.journal())?;
+    }
+    let bounds = Bounds { evaluations: arguments.max_evals.get(), time: arguments.max_time };
+    let session = Session { series: &series, scorer, bounds, plain: arguments.plain };
+    let ledger = Ledger::open(&place.journal(), &identity, session)?;
+    let strides = Some(arguments.strides.clone()).filter(|strides| !strides.is_empty());
+    let finding = Finding { series: &series, space, usual, strides, budget, ledger };
+    let mut outcome = finding.find(&place.folder)?;
+    outcome.answer.left_out = bad.into_iter().map(|(file, _)| file).collect();
+    outcome.write()?;
+    Ok(outcome)
+}
+
+/// What scores are of: if any of it differs, they are of something else.
+fn identity(series: &Series, scorer: &dyn Scorer) -> Result<Value, Failure> {
+    let name = |path: Option<&Path>| Some(path?.file_name()?.to_string_lossy().into_owned());
+    let mut identity = scorer.identity();
+    identity.insert("checkpoints".to_owned(), series.len().into());
+    identity.insert("oldest".to_owned(), name(series.paths().next()).into());
+    identity.insert("newest".to_owned(), name(series.paths().last()).into());
+    identity.insert("digest".to_owned(), series.digest()?.into());
+    identity.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    Ok(identity.into())
+}
+
+/// How evaluations are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Budget {
+    search: usize,
+    /// The best so many are looked at closely, and the usual ones.
+    shortlist: Option<usize>,
+}
+
+impl Budget {
+    fn new(evaluations: usize, usual: usize, screens: bool) -> Result<Self, Failure> {
+        let least = if screens { 2 * usual + 1 } else { usual };
+        if evaluations < least {
+            return Err(Failure::usage(format!(
+                "--max-evals {evaluations} is too few: at least {least} are needed, for the usual \
+                 windows and for what is found"
+            )));
+        }
+        if !screens {
+            return Ok(Self { search: evaluations, shortlist: None });
+        }
+        let shortlist = (evaluations / SHORTLIST).clamp(1, BEST);
+        Ok(Self {
+            search: (evaluations - usual).saturating_sub(shortlist).max(usual),
+            shortlist: Some(shortlist),
+        })
+    }
+}
+
+/// A search on its way.
+struct Finding<'a> {
+    series: &'a Series,
+    space: Space,
+    usual: Vec<Usual>,
+    strides: Option<Vec<NonZeroUsize>>,
+    budget: Budget,
+    ledger: Ledger<'a>,
+}
+
+impl Finding<'_> {
+    /// Searches, looks closely at the best, chooses, and only then tests.
+    fn find(mut self, folder: &Path) -> Result<Outcome, Failure> {
+        let first: Vec<Candidate> = self.usual.iter().map(|usual| usual.window).collect();
+        let mut windows = Windows::new(self.space.clone(), self.budget.search);
+        windows.first.clone_from(&first);
+        windows.strides.clone_from(&self.strides);
+        let goal = self.ledger.scorer().goal();
+        let look = match self.budget.shortlist {
+            Some(_) => Look::Screening,
+            None => Look::Full,
+        };
+        let found = windows.run(|window| {
+            let measured = match first.contains(window) {
+                true => Some(self.ledger.measure(window, look)?),
+                false => self.ledger.within_time(window, look)?,
+            };
+            Ok::<_, Failure>(measured.map(|measured| goal.worth(&measured)))
+        })?;
+        let closely = match self.budget.shortlist {
+            Some(count) => self.shortlist(&found.ranking, count)?,
+            None => found.ranking.clone(),
+        };
+        let Some(winner) = closely.best().map(|best| best.candidate) else {
+            return Err(Failure::Run(anyhow::anyhow!(
+                "none of {} windows scored a finite number",
+                found.ranking.all().len()
+            )));
+        };
+        let (heat, scores) = self.scores(&found.ranking, look)?;
+        let best = closely.all().iter().take(BEST).filter(|scored| scored.worth.is_finite());
+        let best = best.map(|scored| self.line(&scored.candidate)).collect::<Result<_, _>>()?;
+        let (winner, usual, untested) = self.test(&winner, &first)?;
+        let window = self.series.window(winner.window.spec(), Some(winner.window.at))?;
+        self.ledger.scorer().save(&window, &folder.join("winner.safetensors"))?;
+        self.ledger.end_progress();
+        let (evaluations, spent) = self.ledger.spent();
+        let unit = self.ledger.scorer().unit();
+        let answer = Answer {
+            folder: folder.to_owned(),
+            winner,
+            usual,
+            best,
+            unit,
+            goal,
+            ended: found.ended,
+            evaluations,
+            seconds: spent.as_secs_f64(),
+            untested,
+            left_out: Vec::new(),
+        };
+        Ok(Outcome { answer, heat, scores })
+    }
+
+    /// The best so many and the usual ones, with the bits and the statistics of a result.
+    fn shortlist(&mut self, screened: &Ranking, count: usize) -> Result<Ranking, Failure> {
+        let usual: Vec<Candidate> = self.usual.iter().map(|usual| usual.window).collect();
+        let goal = self.ledger.scorer().goal();
+        let mut closely = Ranking::default();
+        for (rank, scored) in screened.all().iter().enumerate() {
+            let Scored { candidate, members, .. } = *scored;
+            let measured = if rank == 0 || usual.contains(&candidate) {
+                Some(self.ledger.measure(&candidate, Look::Full)?)
+            } else if rank < count && scored.worth.is_finite() {
+                self.ledger.within_time(&candidate, Look::Full)?
+            } else {
+                None
+            };
+            if let Some(measured) = measured {
+                let worth = goal.worth(&measured);
+                closely.add(Scored { candidate, members, worth });
+            }
+        }
+        Ok(closely)
+    }
+
+    /// All scores of the search, as a map and as comma-separated values.
+    fn scores(&mut self, ranking: &Ranking, look: Look) -> Result<(Heat, String), Failure> {
+        let (mut scored, mut text) = (Vec::new(), "e,I,s,members,score,loss\n".to_owned());
+        for Scored { candidate, worth, members } in ranking.all() {
+            let measured = self.ledger.measure(candidate, look)?;
+            scored.push((*candidate, *worth, measured.score));
+            let Candidate { at, length, stride } = candidate;
+            let loss = measured.loss.map_or(String::new(), |loss| loss.to_string());
+            let _ = writeln!(text, "{at},{length},{stride},{members},{},{loss}", measured.score);
+        }
+        Ok((Heat::new(&scored), text))
+    }
+
+    /// The final pass: the only place where test is read, after the choice.
+    fn test(
+        &mut self,
+        winner: &Candidate,
+        usual: &[Candidate],
+    ) -> Result<(Line, Vec<Line>, Option<String>), Failure> {
+        let untested = self.ledger.scorer().tests().err();
+        let is_new = |window: &Candidate| window != winner && !usual.contains(window);
+        if self.ledger.tested().any(is_new) {
+            tell(
+                "test was read before, for another window: what is found now was found after a \
+                 look at it",
+            );
+        }
+        let mut lines = Vec::new();
+        // The winner last: then the network holds it when it is saved.
+        for window in usual.iter().chain([winner]) {
+            let mut line = self.line(window)?;
+            if untested.is_none() {
+                line.test = Some(self.ledger.measure(window, Look::Test)?);
+            }
+            lines.push(line);
+        }
+        let found = lines.split_off(usual.len());
+        let found = found.into_iter().next().map_or_else(|| self.line(winner), Ok)?;
+        Ok((found, lines, untested))
+    }
+
+    /// What is known of a window that was looked at closely.
+    fn line(&mut self, window: &Candidate) -> Result<Line, Failure> {
+        let named = self.usual.iter().find(|usual| usual.window == *window);
+        let name = named.map(|usual| usual.name.clone());
+        let members = files(self.series.paths(), &self.space.members(window));
+        let screened = match self.budget.shortlist {
+            Some(_) => Some(self.ledger.measure(window, Look::Screening)?),
+            None => None,
+        };
+        let validation = self.ledger.measure(window, Look::Full)?;
+        Ok(Line { name, window: *window, members, screened, validation, test: None })
+    }
+}
+
+/// What there is to see and to keep.
+struct Outcome {
+    answer: Answer,
+    heat: Heat,
+    /// All scores, as comma-separated values.
+    scores: String,
+}
+
+impl Outcome {
+    /// Writes what there is beside the weights.
+    fn write(&self) -> Result<(), Failure> {
+        let answer = &self.answer;
+        let mut spots = vec![("found".to_owned(), answer.winner.window)];
+        let default = answer.usual.first().filter(|line| line.window != answer.winner.window);
+        spots.extend(default.map(|line| ("default".to_owned(), line.window)));
+        let svg = self.heat.figure(answer.unit, spots).to_svg();
+        let svg = svg.map_err(|error| Failure::Run(error.into()))?;
+        let json = serde_json::to_string_pretty(&answer.json())?;
+        let texts = [("scores.svg", &svg), ("scores.csv", &self.scores), ("result.json", &json)];
+        for (name, text) in texts {
+            write_atomically(&answer.folder.join(name), |file| file.write_all(text.as_bytes()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluations_are_never_more_than_were_allowed() {
+        for usual in 1..=3 {
+            for evaluations in 2 * usual + 1..200 {
+                let budget = Budget::new(evaluations, usual, true).unwrap();
+                let shortlist = budget.shortlist.unwrap();
+                assert!(shortlist >= 1 && budget.search >= usual);
+                assert!(budget.search + shortlist + usual <= evaluations);
+            }
+            assert!(Budget::new(2 * usual, usual, true).is_err());
+            let plain = Budget::new(usual, usual, false).unwrap();
+            assert_eq!(plain, Budget { search: usual, shortlist: None });
+        }
+    }
+}

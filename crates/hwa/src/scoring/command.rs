@@ -1,0 +1,190 @@
+//! What a command says that an average is worth: the number that it prints last.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use hwa_store::{Averaging, Window};
+use serde_json::{Map, Value};
+
+use super::process::{self, Ended};
+use super::words::CommandLine;
+use super::{Goal, Look, Measured, Scorer, Subject};
+use crate::arguments::Scoring;
+use crate::failure::Failure;
+use crate::output::tell;
+
+/// The lines of a message that are shown, from its end.
+const LINES: usize = 8;
+
+/// Runs a command on the file of each average.
+pub(super) struct CommandScorer<'a> {
+    averaging: &'a Averaging<'a>,
+    goal: Goal,
+    text: &'a str,
+    eval: CommandLine,
+    test: Option<CommandLine>,
+    patience: Duration,
+    /// The average that is being looked at.
+    candidate: PathBuf,
+    cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl<'a> CommandScorer<'a> {
+    pub(super) fn new(how: &'a Scoring, subject: Subject<'a>) -> Result<Self, Failure> {
+        let text = how.eval.as_deref().unwrap_or_default();
+        let parsed = |option: &'static str, text: &str| {
+            let wrong = |reason| Failure::usage(format!("{option} {text:?}: {reason}"));
+            CommandLine::parse(text).map_err(wrong)
+        };
+        let goal = match (how.maximize, how.minimize) {
+            (true, _) => Goal::High,
+            (_, true) => Goal::Low,
+            _ => {
+                return Err(Failure::usage(
+                    "--eval needs --maximize or --minimize: whether high or low numbers are good",
+                ));
+            }
+        };
+        let candidate = &subject.candidate;
+        let candidate = std::path::absolute(candidate).unwrap_or_else(|_| candidate.clone());
+        Ok(Self {
+            averaging: subject.averaging,
+            goal,
+            text,
+            eval: parsed("--eval", text)?,
+            test: subject.test_eval.map(|text| parsed("--test-eval", text)).transpose()?,
+            patience: how.eval_timeout,
+            candidate,
+            cancelled: subject.cancelled,
+        })
+    }
+
+    /// The number for the file that is there.
+    fn number(&self, command: &CommandLine) -> Result<f64, Failure> {
+        let words = command.words_for(&self.candidate.to_string_lossy());
+        let shown = words.join(" ");
+        let failed = |reason: String| Failure::Run(anyhow::anyhow!("`{shown}` {reason}"));
+        let ended = process::run(&words, self.patience, self.cancelled)
+            .map_err(|error| failed(format!("cannot be run: {error}")))?;
+        match ended {
+            Ended::Cancelled => {
+                Err(Failure::Cancelled { advice: "nothing was written".to_owned() })
+            }
+            Ended::TimedOut { stderr } => {
+                let seconds = self.patience.as_secs_f64();
+                let limit = format!("took longer than {seconds} s (--eval-timeout) and was ended");
+                Err(failed(format!("{limit}{}", said(&stderr))))
+            }
+            Ended::Exited { status, stderr, .. } if !status.success() => {
+                Err(failed(format!("{}{}", how_it_ended(status), said(&stderr))))
+            }
+            Ended::Exited { stdout, stderr, .. } => {
+                last_number(&stdout).map_err(|reason| failed(format!("{reason}{}", said(&stderr))))
+            }
+        }
+    }
+}
+
+impl Scorer for CommandScorer<'_> {
+    fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    fn unit(&self) -> &'static str {
+        "score"
+    }
+
+    fn screens(&self) -> bool {
+        false
+    }
+
+    fn tests(&self) -> Result<(), String> {
+        let missing = || "no --test-eval was given".to_owned();
+        self.test.as_ref().map(drop).ok_or_else(missing)
+    }
+
+    fn identity(&self) -> Map<String, Value> {
+        Map::from_iter([
+            ("eval".to_owned(), self.text.into()),
+            ("goal".to_owned(), self.goal.word().into()),
+        ])
+    }
+
+    fn measure(&mut self, window: &Window, look: Look) -> Result<Measured, Failure> {
+        let command = match (look, &self.test) {
+            (Look::Test, Some(test)) => test,
+            _ => &self.eval,
+        };
+        self.averaging.write(window, &self.candidate)?;
+        let number = self.number(command);
+        let _ = fs::remove_file(&self.candidate);
+        let score = number?;
+        if !score.is_finite() {
+            let last = window.at();
+            let count = window.members().len();
+            tell(format_args!("{score} for the average of {count} up to {last}: it cannot win"));
+        }
+        Ok(Measured { score, loss: None, images: None })
+    }
+
+    fn save(&mut self, window: &Window, path: &Path) -> Result<(), Failure> {
+        Ok(self.averaging.write(window, path)?)
+    }
+}
+
+impl Drop for CommandScorer<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.candidate);
+    }
+}
+
+/// The last word of the last line that is not empty; a percent sign may follow the number.
+fn last_number(stdout: &str) -> Result<f64, String> {
+    let line = stdout.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let Some(line) = line else { return Err("printed nothing, expected a number".to_owned()) };
+    let word = line.split_whitespace().next_back().unwrap_or(line);
+    let number = word.strip_suffix('%').unwrap_or(word).parse();
+    number.map_err(|_| format!("printed no number last: its last line is {line:?}"))
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with exit code {code}"),
+        None => format!("was ended: {status}"),
+    }
+}
+
+/// The last lines of what it told.
+fn said(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    match &lines[lines.len().saturating_sub(LINES)..] {
+        [] => "; it said nothing on standard error".to_owned(),
+        last => format!("; it said:\n  {}", last.join("\n  ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_what_is_printed_last() {
+        for (text, number) in
+            [("0.5\n", 0.5), ("epoch 3\naccuracy: 93.25 %x 71.5%\n\n", 71.5), ("-1e-3", -1e-3)]
+        {
+            assert_eq!(last_number(text), Ok(number));
+        }
+        assert!(last_number("nan\n").unwrap().is_nan());
+        assert!(last_number("loss 3\ndone\n").unwrap_err().contains("last line is \"done\""));
+        assert!(last_number("\n \n").unwrap_err().contains("printed nothing"));
+    }
+
+    #[test]
+    fn of_a_long_message_the_end_is_shown() {
+        let long: String = (1..=20).map(|i| format!("line {i}\n")).collect();
+        let said = said(&long);
+        assert!(said.contains("line 13\n") && !said.contains("line 12\n") && said.ends_with("20"));
+    }
+}

@@ -239,3 +239,60 @@ fn its_speed_is_measured_beside_reading_alone() {
         }
     }
 }
+
+/// Saves three models, and later loads their average: names, shapes and types have to be the
+/// model's, and the numbers the mean in double precision, rounded once.
+const PYTORCH: &str = r#"
+import sys, torch, torchvision, safetensors.torch
+what, folder, kind = sys.argv[1:]
+def models():
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = torchvision.models.resnet18(num_classes=7).to(getattr(torch, kind))
+        for name, tensor in model.named_buffers():
+            if tensor.is_floating_point():
+                tensor.uniform_(0.5, 2)
+            else:
+                tensor.fill_(10 * seed + 1)
+        yield model
+if what == "save":
+    for number, model in enumerate(models()):
+        torch.save(model.state_dict(), f"{folder}/{kind}/epoch-{number}.pt")
+else:
+    found = safetensors.torch.load_file(f"{folder}/{kind}.safetensors")
+    states = [model.state_dict() for model in models()]
+    model = next(models())
+    model.load_state_dict(found, strict=True)
+    for name, tensor in model.state_dict().items():
+        members = [state[name] for state in states]
+        if tensor.is_floating_point():
+            total = members[0].double()
+            for member in members[1:]:
+                total = total + member.double()
+            # PyTorch rounds to half precision twice: nothing that it has may be nearer.
+            error = lambda rounded: (rounded.double() - total / 3).abs()
+            same = bool((error(tensor) <= error((total / 3).to(tensor.dtype))).all())
+        else:
+            same = torch.equal(tensor, members[-1])
+        assert same, name
+"#;
+
+#[test]
+#[ignore = "needs torch and torchvision: HWA_PYTHON=python3 cargo test -p hwa -- --ignored"]
+fn pytorch_loads_the_average_of_its_models_strictly_and_finds_its_own_mean() {
+    let python = std::env::var("HWA_PYTHON").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let run = |what: &str, kind: &str| {
+        let mut command = std::process::Command::new(&python);
+        command.args(["-c", PYTORCH, what]).arg(folder.path()).arg(kind);
+        succeeded(&command.output().unwrap());
+    };
+    for kind in ["float32", "float16", "bfloat16"] {
+        let models = folder.path().join(kind);
+        fs::create_dir(&models).unwrap();
+        run("save", kind);
+        let out = folder.path().join(format!("{kind}.safetensors"));
+        succeeded(&average(&models, &out, &[]));
+        run("load", kind);
+    }
+}

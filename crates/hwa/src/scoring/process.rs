@@ -146,7 +146,8 @@ mod group {
     pub(super) fn kill(_id: u32) {}
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -156,7 +156,7 @@ impl Progress {
         } else if self.told.is_none_or(|told| told.elapsed() >= A_LINE_EVERY) {
             self.told = Some(Instant::now());
             let (word, most, score) = (word(look), self.most, measured.score);
-            tell(format_args!("{word}, {done} of at most {most}: {window}: {score}"));
+            tell(format_args!("{word}, {done} of at most {most}: {window}: {score:.4}"));
         }
     }
 }

@@ -191,6 +191,16 @@ fn low_numbers_can_be_good_and_test_is_read_once_after_the_choice() {
     let again = json(&command.arg("--resume").output().unwrap());
     assert_eq!(lasting(again), lasting(found));
     assert_eq!(fs::read_to_string(bench.at("tests")).unwrap().lines().count(), 3);
+    // Another test is another number, for the same window.
+    let seven = bench.script("seven.sh", "echo 7");
+    let mut command =
+        hwa(&["search", "--minimize", "--json", "--eval", &eval, "--test-eval", &seven]);
+    command.arg(bench.series()).arg("-o").arg(bench.at("found")).arg("--resume");
+    let other = json(&command.output().unwrap());
+    assert_eq!(
+        (window(&other["winner"]), &other["winner"]["test"]["score"]),
+        ((9, 9, 1), &json!(7.0))
+    );
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub(super) struct CommandScorer<'a> {
     text: &'a str,
     eval: CommandLine,
     test: Option<CommandLine>,
+    test_text: Option<&'a str>,
     patience: Duration,
     /// The average that is being looked at.
     candidate: PathBuf,
@@ -55,6 +56,7 @@ impl<'a> CommandScorer<'a> {
             text,
             eval: parsed("--eval", text)?,
             test: subject.test_eval.map(|text| parsed("--test-eval", text)).transpose()?,
+            test_text: subject.test_eval,
             patience: how.eval_timeout,
             candidate,
             cancelled: subject.cancelled,
@@ -100,9 +102,9 @@ impl Scorer for CommandScorer<'_> {
         false
     }
 
-    fn tests(&self) -> Result<(), String> {
+    fn tests(&self) -> Result<String, String> {
         let missing = || "no --test-eval was given".to_owned();
-        self.test.as_ref().map(drop).ok_or_else(missing)
+        self.test_text.map(str::to_owned).ok_or_else(missing)
     }
 
     fn identity(&self) -> Map<String, Value> {

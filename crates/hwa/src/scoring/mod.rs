@@ -85,8 +85,8 @@ pub(crate) trait Scorer {
     /// Whether screening is another look than a full one.
     fn screens(&self) -> bool;
 
-    /// Whether there is something that nothing is chosen by, or why there is not.
-    fn tests(&self) -> Result<(), String>;
+    /// What tests and chooses nothing, or why there is nothing.
+    fn tests(&self) -> Result<String, String>;
 
     /// All that numbers depend on, beside the weights.
     fn identity(&self) -> Map<String, Value>;

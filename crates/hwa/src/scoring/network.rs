@@ -200,8 +200,8 @@ impl Scorer for NetworkScorer<'_> {
         true
     }
 
-    fn tests(&self) -> Result<(), String> {
-        self.sealed.map_or(Ok(()), |reason| Err(reason.to_owned()))
+    fn tests(&self) -> Result<String, String> {
+        self.sealed.map_or(Ok("test images".to_owned()), |reason| Err(reason.to_owned()))
     }
 
     fn identity(&self) -> Map<String, Value> {

@@ -25,6 +25,9 @@ struct Entry {
     window: Candidate,
     measured: Measured,
     seconds: f64,
+    /// What has tested, if it is a test: commands for that may differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
 }
 
 /// What may be used.
@@ -60,7 +63,9 @@ impl<'a> Ledger<'a> {
         identity: &Value,
         session: Session<'a>,
     ) -> Result<Self, Failure> {
-        let (journal, entries) = Journal::open::<Entry>(path, identity)?;
+        let (journal, mut entries) = Journal::open::<Entry>(path, identity)?;
+        let tested = session.scorer.tests().ok();
+        entries.retain(|entry| entry.look != Look::Test || entry.by == tested);
         if !entries.is_empty() {
             tell(format_args!("{} scores are known from before", entries.len()));
         }
@@ -114,7 +119,8 @@ impl<'a> Ledger<'a> {
         self.progress.begin(look, self.spent().0, self.session.bounds.evaluations);
         let measured = self.session.scorer.measure(&members, look)?;
         let seconds = began.elapsed().as_secs_f64();
-        self.journal.add(&Entry { look, window: *window, measured, seconds })?;
+        let by = self.session.scorer.tests().ok().filter(|_| look == Look::Test);
+        self.journal.add(&Entry { look, window: *window, measured, seconds, by })?;
         self.spent += began.elapsed();
         self.known.insert((look, *window), measured);
         self.progress.ended(window, look, &measured, self.spent().0);

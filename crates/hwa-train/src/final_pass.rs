@@ -98,15 +98,20 @@ impl FinalPass<'_> {
         })
     }
 
-    /// Where several windows were tried: each at the cycle that validation chooses for it.
+    /// Where several windows were tried: each at the cycle that validation chooses for it. Only
+    /// if all outer weights are kept: which of the others are still there depends on when states
+    /// were saved.
     fn each_window(
         &mut self,
         judge: &JudgeState,
         [validation, test]: [&Subset; 2],
     ) -> Result<Vec<WindowSummary>, TrainError> {
-        let specs = self.bench.settings.plan.windows.clone();
+        let Settings { plan, checkpoints, .. } = self.bench.settings;
         let mut windows = Vec::new();
-        for (window, spec) in specs.into_iter().enumerate().filter(|_| judge.windows.len() > 1) {
+        if judge.windows.len() < 2 || checkpoints.outer_every.get() > 1 {
+            return Ok(windows);
+        }
+        for (window, spec) in plan.windows.iter().copied().enumerate() {
             let Some(choice) = judge.windows.get(window).and_then(Selection::best) else {
                 continue;
             };

@@ -403,6 +403,17 @@ fn every_window_is_measured_where_validation_chooses_for_it() {
 }
 
 #[test]
+fn windows_whose_members_may_be_gone_are_not_measured_again() {
+    let mut settings = with(2, 5);
+    settings.checkpoints.outer_every = nonzero(10);
+    let folder = tempfile::tempdir().unwrap();
+    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
+        panic!("not interrupted")
+    };
+    assert!(settings.plan.windows.len() > 1 && summary.windows.is_empty());
+}
+
+#[test]
 fn the_test_curve_is_drawn_after_the_choice_and_under_its_own_name() {
     let mut settings = with(2, 5);
     settings.evaluate.test_curve = true;

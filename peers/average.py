@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 
-from compare import PEERS, ROOT, check_quiet, output, surroundings, told
+from compare import PEER_ENVIRONMENT, PEERS, ROOT, check_quiet, output, surroundings, told
 
 # How much faster than PyTorch, what share of plain reading, and MB of memory.
 GOALS = {"mean": 4.0, "windows": 8.0, "read": 0.6, "memory": 400}
@@ -53,13 +53,15 @@ def round_of(arguments, peer, made):
     scratch = made.parent / "out.safetensors"
     model = ["--model", arguments.model]
     half = max(arguments.count // 2, 1)
+    run = lambda *command: json.loads(output(command))
+    theirs = lambda *what: json.loads(output([*peer, *what], environment=PEER_ENVIRONMENT))
     found = {
-        "hwa": json.loads(output(mine)),
-        "hwa-half": json.loads(output([*mine, "--window", half])),
-        "mean": json.loads(output([*peer, "mean", made, scratch])),
-        "swa": json.loads(output([*peer, "swa", made, scratch, *model])),
-        "windows": json.loads(output([*peer, "windows", made, "--length", arguments.count])),
-        "windows-half": json.loads(output([*peer, "windows", made, "--length", half])),
+        "hwa": run(*mine),
+        "hwa-half": run(*mine, "--window", half),
+        "mean": theirs("mean", made, scratch),
+        "swa": theirs("swa", made, scratch, *model),
+        "windows": theirs("windows", made, "--length", arguments.count),
+        "windows-half": theirs("windows", made, "--length", half),
     }
     told(", ".join(f"{side} {run['seconds']:.3f} s" for side, run in found.items()))
     return found

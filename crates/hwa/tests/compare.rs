@@ -160,13 +160,15 @@ fn what_another_machine_has_finished_counts_as_done() {
         assert_eq!(runs[0], first["rows"][row]["per_model"]["runs"][0]);
         assert_eq!((&runs[1]["seed"], runs[2].is_null()), (&2.into(), true));
     }
-    // Its own table is as good as any other: nothing is lost when runs are removed.
-    fs::rename(here.path("runs/short/short.json"), here.path("kept.json")).unwrap();
-    fs::remove_dir_all(here.path("runs")).unwrap();
-    let kept = ["--tables", "--json", "--only", "CA", "--with", "kept.json"];
+    // A table is not forgotten: neither without `--with` nor when runs are removed.
+    fs::remove_dir_all(here.path("runs/short/digits")).unwrap();
+    let kept = ["--tables", "--json", "--only", "CA"];
     let again = succeeded(&here.compare(&kept).output().unwrap());
     let again: Value = serde_json::from_str(again.trim()).unwrap();
     assert_eq!(again["rows"][0]["per_model"], both["rows"][0]["per_model"]);
+    // But what is trained is known from runs and from `--with` alone.
+    let dry = succeeded(&here.compare(&["--dry-run", "--only", "CA"]).output().unwrap());
+    assert!(dry.contains("2 of 2 runs to train"), "{dry}");
 }
 
 #[test]

@@ -205,16 +205,19 @@ pub(crate) struct Report {
 #[derive(Debug, Args)]
 pub(crate) struct Subject {
     /// A run: its network, its data set with its splits, and its best weights
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
+    #[arg(
+        long, value_name = "DIR", conflicts_with_all = ["model", "data"],
+        required_unless_present = "model"
+    )]
     pub(crate) run: Option<PathBuf>,
     /// The network, see `hwa models`
-    #[arg(long, required_unless_present = "run")]
+    #[arg(long, requires_all = ["data", "weights"])]
     pub(crate) model: Option<String>,
     /// A file of safetensors or PyTorch (.pt); by default the run's best weights
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     pub(crate) weights: Option<PathBuf>,
     /// The data set, see `hwa data list`
-    #[arg(long, required_unless_present = "run")]
+    #[arg(long, requires = "model")]
     pub(crate) data: Option<String>,
     /// Its folder; by default that of the run, or the cache folder
     #[arg(long, value_name = "DIR")]

@@ -24,13 +24,16 @@ fn points(text: &str) -> Result<NonZeroUsize, String> {
 #[derive(Debug, Default, Args)]
 pub(crate) struct StudyOf {
     /// A run: its network, its data set with its splits, and its weights
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
+    #[arg(
+        long, value_name = "DIR", conflicts_with_all = ["model", "data"],
+        required_unless_present = "model"
+    )]
     pub(crate) run: Option<PathBuf>,
     /// The network, see `hwa models`; weights are files then
-    #[arg(long, required_unless_present = "run")]
+    #[arg(long, requires = "data")]
     pub(crate) model: Option<String>,
     /// The data set, see `hwa data list`
-    #[arg(long, required_unless_present = "run")]
+    #[arg(long, requires = "model")]
     pub(crate) data: Option<String>,
     /// Its folder; by default that of the run, or the cache folder
     #[arg(long, value_name = "DIR")]
@@ -247,9 +250,9 @@ pub(crate) struct Figures {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  hwa train --set \"checkpoints.inner_cycles=[10, 30, 60]\"
-  hwa analyze --run runs/digits-hwa                    the cycles whose inner weights are kept
-  hwa analyze --run runs/digits-hwa --cycles 10,60 --images all --json
+  hwa train --set \"checkpoints.inner_cycles=[10, 30, 60]\" --out runs/inner
+  hwa analyze --run runs/inner                         the cycles whose inner weights are kept
+  hwa analyze --run runs/inner --cycles 10,60 --images all --json
 
 A step of SGD is expected to lower the training loss R if
   (L/2) E|g - ∇R|² <= (1/rate - L/2) |∇R|²

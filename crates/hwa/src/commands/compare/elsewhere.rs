@@ -24,6 +24,17 @@ impl Elsewhere {
         Ok(Self(tables.map_err(|error| Failure::usage(format!("--with: {error}")))?))
     }
 
+    /// The table of a comparison itself, as it was written before; what cannot be read is none.
+    pub(super) fn own(path: &Path) -> Self {
+        Self::read(&[path.to_owned()]).unwrap_or_default()
+    }
+
+    /// The figures of a run, if a table has it and its settings are known to be the same.
+    pub(super) fn same_run(&self, cell: &Cell, seed: u64) -> Option<RunFigures> {
+        let run = self.run(cell, seed).ok().flatten();
+        run.filter(|run| run.settings.is_some())
+    }
+
     /// The figures of a run, if a table has it; an error, if that is a run of something else.
     pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
         for (path, table) in &self.0 {

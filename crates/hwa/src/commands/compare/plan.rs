@@ -39,6 +39,8 @@ pub(in crate::commands) struct Plan {
     stem: String,
     /// What other machines have finished.
     elsewhere: Elsewhere,
+    /// What the tables have had: a figure is not lost with the folder of its run.
+    before: Elsewhere,
 }
 
 impl Plan {
@@ -70,7 +72,9 @@ impl Plan {
         }
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
-        let mut plan = Self { spec, cells, chosen, known, seeds, notes, out, stem, elsewhere };
+        let before = Elsewhere::own(&out.join(format!("{stem}.json")));
+        let mut plan =
+            Self { spec, cells, chosen, known, seeds, notes, out, stem, elsewhere, before };
         if let Some(factor) = arguments.scale {
             plan.scale(factor)?;
         }
@@ -187,14 +191,17 @@ impl Plan {
         Ok(())
     }
 
-    /// The figures of a run that is finished, here or elsewhere.
+    /// The figures of a run that is finished, here or elsewhere, or was before its folder went.
     fn figures(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
         match results::read(&self.dir(cell, seed), seed)? {
             Some(run) => {
                 self.check_run(cell, seed)?;
                 Ok(Some(run))
             }
-            None => self.elsewhere.run(cell, seed),
+            None => {
+                let elsewhere = self.elsewhere.run(cell, seed)?;
+                Ok(elsewhere.or_else(|| self.before.same_run(cell, seed)))
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod html;
 mod legend;
 mod lines;
 mod map;
+mod numbers;
 mod page;
 mod places;
 mod record;

@@ -8,6 +8,7 @@ use crate::ReportError;
 use crate::chart::Figure;
 use crate::figures::{compared, window_name};
 use crate::html;
+use crate::numbers::thousands;
 use crate::record::Record;
 use crate::svg::escaped;
 
@@ -123,7 +124,8 @@ fn cards(body: &mut String, record: &Record) {
     let models = record.cycles.last().map(|cycle| &cycle.models);
     let speed: f64 = models.into_iter().flatten().map(|m| m.time.images_per_second).sum();
     if speed > 0.0 {
-        cards.push((format!("{speed:.0}"), "images a second, all models".to_owned()));
+        let speed = thousands(speed.round() as u64);
+        cards.push((speed, "images a second, all models".to_owned()));
     }
     if cards.is_empty() {
         return;

@@ -35,7 +35,7 @@ pub use chart::{Chart, Figure};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
 pub use figures::compared;
 pub use lines::{Lines, Mark, Series};
-pub use map::{Aspect, Map, Spot};
+pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::Record;
 pub use sheet::{Part, Sheet};

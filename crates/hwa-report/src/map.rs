@@ -49,6 +49,8 @@ pub struct Map {
     pub paths: Vec<Series>,
     /// How the axes go together.
     pub aspect: Aspect,
+    /// What is known of the places between the points.
+    pub between: Between,
 }
 
 /// A point of a map that has a name.
@@ -58,6 +60,16 @@ pub struct Spot {
     pub label: String,
     /// Where.
     pub at: (f64, f64),
+}
+
+/// What is known of the places between the points of a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Between {
+    /// Values go over into each other: contours are drawn.
+    #[default]
+    Slope,
+    /// Nothing: every point is a cell by itself, without contours.
+    Nothing,
 }
 
 /// How the two axes of a map go together.
@@ -209,7 +221,11 @@ impl Drawing for Map {
                 self.values.iter().map(|value| scale.unbounded_share(*value)).collect();
             let grid = Grid { columns: &self.columns, rows: &self.rows, values: &heights };
             let lines = |share: f64| {
-                let whole = grid.contours(share).into_iter();
+                let whole = match self.between {
+                    Between::Slope => grid.contours(share),
+                    Between::Nothing => Vec::new(),
+                };
+                let whole = whole.into_iter();
                 let seen = whole.flat_map(|line| pieces(&line, &layout.x, &layout.y));
                 seen.map(|line| line.into_iter().map(on_picture).collect()).collect()
             };
@@ -332,6 +348,15 @@ mod tests {
         assert_eq!(svg.matches("a &lt;corner&gt;").count(), 4);
         assert!(svg.contains("stroke=\"#fcfcfc\"") && svg.contains("stroke=\"#121212\""));
         assert!(!svg.contains('≥'));
+    }
+
+    #[test]
+    fn cells_by_themselves_have_no_contours() {
+        let bowl = Map { spots: Vec::new(), paths: Vec::new(), ..map(21, |x, y| x * x + y * y) };
+        let lines = |svg: &str| svg.matches("<polyline").count() + svg.matches("<path").count();
+        let cells = drawn(Map { between: Between::Nothing, ..bowl.clone() });
+        let slope = drawn(bowl);
+        assert!(lines(&cells) < lines(&slope), "{} and {}", lines(&cells), lines(&slope));
     }
 
     #[test]

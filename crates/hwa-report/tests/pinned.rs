@@ -4,7 +4,9 @@
 //! --workspace --test pinned`.
 #![allow(clippy::unwrap_used)] // it is a test
 
-use hwa_report::{Aspect, Axis, Bars, Boxes, Chart, Figure, Lines, Map, Mark, Series, Spot, Tone};
+use hwa_report::{
+    Aspect, Axis, Bars, Between, Boxes, Chart, Figure, Lines, Map, Mark, Series, Spot, Tone,
+};
 
 fn figure(name: &str, chart: Chart) -> String {
     let figure = Figure {
@@ -69,6 +71,7 @@ fn a_map_with_contours_a_spot_and_a_way() {
         spots: vec![Spot { label: "outer:3".to_owned(), at: (0.0, 0.0) }],
         paths: vec![series("the run", 1, &[(-2.0, 2.0), (-1.0, 0.5), (0.0, 0.0)])],
         aspect: Aspect::Equal,
+        between: Between::Slope,
     };
     insta::assert_snapshot!(figure("a map", Chart::Map(map)));
 }

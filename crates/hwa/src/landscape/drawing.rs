@@ -189,6 +189,7 @@ fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -
         spots: spots.collect(),
         paths: paths.collect(),
         aspect: if view.lengths { Aspect::Equal } else { Aspect::default() },
+        ..Map::default()
     };
     Figure {
         name: format!("{split}-{}", measure.name),

@@ -14,6 +14,7 @@
 //! Nothing here knows a network, a data set or a disk, so all of it can be
 //! tested by hand-computed traces.
 
+mod bytes;
 pub mod float;
 mod levels;
 mod mean;
@@ -29,7 +30,7 @@ mod weights;
 mod window;
 
 pub use levels::{HwaWeights, InnerWeights, OuterWeights};
-pub use mean::{Element, Statistics, mean};
+pub use mean::{Element, Statistics, mean, mean_of_values};
 pub use moments::{Moments, MomentsError};
 pub use plan::{Cycle, Plan, WindowLength};
 pub use prefix::PrefixSums;

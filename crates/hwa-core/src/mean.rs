@@ -61,17 +61,39 @@ pub fn mean(members: &[&Weights], statistics: Statistics) -> Result<Weights, Wei
 fn mean_values(name: &str, members: &[&Weights]) -> Result<Values, WeightsError> {
     let tensors: Vec<&Values> =
         members.iter().map(|m| Ok(m.require(name)?.values())).collect::<Result<_, _>>()?;
-    Ok(match tensors[0] {
-        Values::F64(_) => Values::F64(mean_of(&slices(&tensors, as_f64))),
-        Values::F32(_) => Values::F32(mean_of(&slices(&tensors, as_f32))),
-        Values::F16(_) => Values::F16(mean_of(&slices(&tensors, as_f16))),
-        Values::BF16(_) => Values::BF16(mean_of(&slices(&tensors, as_bf16))),
-        // A tensor of integers is a counter by construction; counters do not come here.
-        Values::I64(last) => Values::I64(last.clone()),
+    mean_of_values(&tensors)
+}
+
+/// The mean of elements without a name, for whoever averages tensors in pieces: the same bits
+/// as those of [`mean`]. Integers count: those of the last member are taken.
+///
+/// ```
+/// use hwa_core::{Values, mean_of_values};
+///
+/// let (a, b) = (Values::F32(vec![1.0, 2.0]), Values::F32(vec![3.0, 6.0]));
+/// assert_eq!(mean_of_values(&[&a, &b])?, Values::F32(vec![2.0, 4.0]));
+/// # Ok::<_, hwa_core::WeightsError>(())
+/// ```
+pub fn mean_of_values(members: &[&Values]) -> Result<Values, WeightsError> {
+    let (first, rest) = members.split_first().ok_or(WeightsError::Empty)?;
+    for other in rest {
+        if other.len() != first.len() || other.value_type() != first.value_type() {
+            return Err(WeightsError::PiecesDiffer {
+                expected: (first.value_type(), first.len()),
+                found: (other.value_type(), other.len()),
+            });
+        }
+    }
+    Ok(match first {
+        Values::F64(_) => Values::F64(mean_of(&slices(members, as_f64))),
+        Values::F32(_) => Values::F32(mean_of(&slices(members, as_f32))),
+        Values::F16(_) => Values::F16(mean_of(&slices(members, as_f16))),
+        Values::BF16(_) => Values::BF16(mean_of(&slices(members, as_bf16))),
+        Values::I64(_) => members[members.len() - 1].clone(),
     })
 }
 
-/// The members' elements; the layout check has made sure that all have one type.
+/// The members' elements, which all have one type.
 fn slices<'a, T>(
     tensors: &[&'a Values],
     get: impl Fn(&'a Values) -> Option<&'a [T]>,
@@ -250,6 +272,16 @@ mod tests {
 
         let bare = mean(&[&a, &b], Statistics::Omit).unwrap();
         assert_eq!(bare.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["bn.weight"]);
+    }
+
+    #[test]
+    fn pieces_that_differ_are_refused() {
+        let (a, b) = (Values::F32(vec![1.0]), Values::F32(vec![1.0, 2.0]));
+        let error = mean_of_values(&[&a, &b]).unwrap_err().to_string();
+        assert_eq!(error, "a piece has 2 elements of F32, expected 1 of F32");
+        assert_eq!(mean_of_values(&[]).unwrap_err(), WeightsError::Empty);
+        let counts = [Values::I64(vec![3]), Values::I64(vec![5])];
+        assert_eq!(mean_of_values(&[&counts[0], &counts[1]]).unwrap(), counts[1]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Role {
 }
 
 /// The element type of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ValueType {
     /// IEEE double precision.
     F64,
@@ -411,6 +411,17 @@ pub enum WeightsError {
     Unexpected {
         /// The tensor.
         name: String,
+    },
+    /// Pieces to average differ in their type or their length.
+    #[error(
+        "a piece has {} elements of {:?}, expected {} of {:?}",
+        found.1, found.0, expected.1, expected.0
+    )]
+    PiecesDiffer {
+        /// What it should be.
+        expected: (ValueType, usize),
+        /// What it is.
+        found: (ValueType, usize),
     },
     /// Two shapes differ.
     #[error("`{name}` has shape {found:?}, expected {expected:?}")]

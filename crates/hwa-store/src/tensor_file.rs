@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
-use half::{bf16, f16};
 use hwa_core::{Role, Tensor, ValueType, Values, Weights};
 use safetensors::{Dtype, SafeTensors, View};
 use serde_json::Value;
@@ -119,13 +118,9 @@ impl View for TensorBytes<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        match self.0.values() {
-            Values::F64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Values::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Values::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Values::BF16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Values::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        }
+        let mut bytes = Vec::with_capacity(self.data_len());
+        self.0.values().write_le_bytes(0..self.0.values().len(), &mut bytes);
+        bytes.into()
     }
 
     fn data_len(&self) -> usize {
@@ -135,22 +130,20 @@ impl View for TensorBytes<'_> {
 
 /// Little-endian bytes as values, unless weights do not have the type.
 pub(crate) fn values_of(dtype: Dtype, bytes: &[u8]) -> Option<Values> {
-    Some(match dtype {
-        Dtype::F64 => Values::F64(elements(bytes, f64::from_le_bytes)),
-        Dtype::F32 => Values::F32(elements(bytes, f32::from_le_bytes)),
-        Dtype::F16 => Values::F16(elements(bytes, f16::from_le_bytes)),
-        Dtype::BF16 => Values::BF16(elements(bytes, bf16::from_le_bytes)),
-        Dtype::I64 => Values::I64(elements(bytes, i64::from_le_bytes)),
+    let value_type = match dtype {
+        Dtype::F64 => ValueType::F64,
+        Dtype::F32 => ValueType::F32,
+        Dtype::F16 => ValueType::F16,
+        Dtype::BF16 => ValueType::BF16,
+        Dtype::I64 => ValueType::I64,
         _ => return None,
-    })
-}
-
-fn elements<T, const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes.as_chunks().0.iter().map(|chunk| read(*chunk)).collect()
+    };
+    Some(Values::from_le_bytes(value_type, bytes))
 }
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
     use proptest::prelude::*;
 
     use super::*;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hwa_core::{InnerWeights, OuterWeights, Statistics, Weights, WeightsError, mean};
 
-use crate::event::ModelReport;
+use crate::event::{ModelReport, Traffic};
 
 /// Whether training goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub struct Synchronized {
     pub outer: OuterWeights,
     /// What each model reports of the cycle, in the order of the models.
     pub reports: Vec<ModelReport>,
-    /// The complete models before they were averaged, where they were handed in.
+    /// The complete models before they were averaged, where they were handed in; in the process
+    /// of the first model, which is the one that looks at them.
     pub models: Vec<Weights>,
 }
 
@@ -70,6 +71,11 @@ pub trait Collective {
 
     /// Stops if any model says so.
     fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError>;
+
+    /// What was exchanged with other processes since the last call, if there are any.
+    fn traffic(&mut self) -> Option<Traffic> {
+        None
+    }
 
     /// An error if another model has failed; cheap, for use between steps.
     fn check(&self) -> Result<(), CollectiveError>;
@@ -332,7 +338,7 @@ impl Collective for ThreadMember {
 }
 
 /// The Euclidean distance between two sets of weights, over all `f32` tensors.
-fn distance(a: &Weights, b: &Weights) -> f64 {
+pub(crate) fn distance(a: &Weights, b: &Weights) -> f64 {
     let squares = a.iter().map(|(name, tensor)| {
         let other = b.get(name).and_then(|t| t.as_f32()).unwrap_or_default();
         let mine = tensor.as_f32().unwrap_or_default();

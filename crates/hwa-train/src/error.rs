@@ -8,6 +8,7 @@ use hwa_data::DataError;
 use hwa_store::StoreError;
 
 use crate::collective::CollectiveError;
+use crate::ranks::RanksError;
 use crate::replica::ReplicaError;
 
 /// Why a run ended before its time. The model that failed is named.
@@ -100,6 +101,9 @@ pub enum TrainError {
     /// A common operation did not happen.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// Other processes of the run could not be reached, or do something else.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// Weights do not match.
     #[error(transparent)]
     Weights(#[from] WeightsError),

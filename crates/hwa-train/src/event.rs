@@ -169,6 +169,19 @@ pub struct CycleTime {
     pub elapsed: f64,
     /// Seconds in the synchronization, waiting for other models included.
     pub synchronization: f64,
+    /// What was exchanged with other processes, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+}
+
+/// What the leading process exchanged with others.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traffic {
+    /// Bytes sent and received.
+    pub bytes: u64,
+    /// Seconds that it took once all models had come.
+    pub seconds: f64,
 }
 
 /// What the judge says of a cycle.

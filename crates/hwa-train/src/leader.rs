@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hwa_core::{Cycle, OuterWeights, Weights};
-use hwa_store::CheckpointStore;
 
+use crate::archive::Files;
 use crate::collective::{CollectiveError, Synchronized, Verdict};
 use crate::error::TrainError;
 use crate::event::{CycleEnded, CycleTime, Event, announce};
@@ -17,7 +17,7 @@ use crate::usage::Usage;
 /// The first model's additional duties.
 pub(crate) struct Leader<'a> {
     session: &'a Session<'a>,
-    checkpoints: CheckpointStore,
+    files: &'a Files,
     log: EventLog,
     desk: JudgeDesk<'a>,
     judge: JudgeState,
@@ -64,13 +64,14 @@ impl<'a> Leader<'a> {
     /// Takes up the duties, at the beginning or where `lead` left them.
     pub(crate) fn new(
         session: &'a Session<'a>,
+        files: &'a Files,
         log: EventLog,
         desk: JudgeDesk<'a>,
         lead: &Lead,
     ) -> Result<Self, TrainError> {
         let mut leader = Self {
             session,
-            checkpoints: session.checkpoints.clone(),
+            files,
             log,
             desk,
             judge: lead.judge.clone(),
@@ -92,9 +93,9 @@ impl<'a> Leader<'a> {
     /// A verdict that was still out when the state was saved is asked for again.
     fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
         let Some(cycle) = self.session.settings.plan.cycle(number) else { return Ok(()) };
-        let outer = self.checkpoints.load_outer(number)?;
+        let outer = self.files.checkpoints.load_outer(number)?;
         let inner = match self.session.settings.judges_models() {
-            true => self.session.states.load_pending(number)?,
+            true => self.files.states.load_pending(number)?,
             false => Vec::new(),
         };
         self.desk.hand_in(Case { cycle, outer, inner });
@@ -116,17 +117,17 @@ impl<'a> Leader<'a> {
         &mut self,
         cycle: &Cycle,
         synchronized: &Synchronized,
-        seconds: f64,
+        took: CycleTime,
     ) -> Result<Verdict, TrainError> {
         let settings = self.session.settings;
         let outer = &synchronized.outer;
-        self.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
+        self.files.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
         let ended = Event::CycleEnded(CycleEnded {
             cycle: cycle.number,
             step: cycle.end,
             rate: settings.plan.schedule.rate(cycle.end - 1),
             models: synchronized.reports.clone(),
-            time: CycleTime { elapsed: self.elapsed(), synchronization: seconds },
+            time: CycleTime { elapsed: self.elapsed(), ..took },
         });
         self.log.record(&ended)?;
         announce(self.session.observer, &ended);
@@ -154,17 +155,17 @@ impl<'a> Leader<'a> {
 
     /// The run's part of a state. What the state needs is on the disk before it.
     pub(crate) fn snapshot(&mut self) -> Result<Lead, TrainError> {
-        let Session { settings, states, .. } = self.session;
+        let settings = self.session.settings;
         let pending = self.desk.pending();
         let needed = oldest_needed(&settings.plan, pending);
         let keeps = |cycle| settings.checkpoints.keeps(cycle, &settings.plan);
-        self.checkpoints.flush_outer(|cycle| cycle >= needed || keeps(cycle))?;
+        self.files.checkpoints.flush_outer(|cycle| cycle >= needed || keeps(cycle))?;
         if let Some(last) = &self.last
             && settings.judges_models()
             && pending == Some(last.cycle)
             && pending != self.models_saved
         {
-            states.save_pending(last.cycle, &last.inner)?;
+            self.files.states.save_pending(last.cycle, &last.inner)?;
             self.models_saved = pending;
         }
         Ok(Lead {

@@ -6,7 +6,9 @@
 //! (Algorithm 2). The loop knows models only as [`Replica`]s, so all of it is
 //! tested in milliseconds on a toy.
 
+mod archive;
 mod collective;
+mod crew;
 mod descent;
 mod disk;
 mod error;
@@ -22,6 +24,7 @@ mod measure;
 mod method;
 mod mistake;
 mod parse;
+mod ranks;
 mod replica;
 mod run;
 mod scale;
@@ -36,13 +39,14 @@ pub use collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
     Verdict,
 };
+pub use crew::Assistant;
 pub use descent::Descent;
 pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
     BestOnTest, CycleEnded, CycleTime, EVENTS_FORMAT, Evaluation, Event, JudgeTime, Judged, Levels,
-    ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, WindowEvaluation,
-    WindowSummary,
+    ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, Traffic,
+    WindowEvaluation, WindowSummary,
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Convolution, Data, EmaTable, EvaluateTable, EveryText,
@@ -54,6 +58,9 @@ pub use last_models::last_models;
 pub use measure::evaluate;
 pub use mistake::mistake_in;
 pub use parse::ExperimentError;
+pub use ranks::{
+    BUFFER, Blocks, Incoming, Outgoing, Ranks, RanksError, Rehearsal, Transport, rehearsal,
+};
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,
 };

@@ -1,17 +1,17 @@
 //! A run: K models and a judge in threads, from the beginning or a saved state.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use hwa_core::SlideWindow;
 use hwa_data::{Part, Subset, Transform, steps_per_epoch};
 use hwa_store::{CheckpointStore, Metadata, RunDir, StoreError, read_to_string, write_atomically};
 
+use crate::archive::Files;
 use crate::collective::{Interrupt, ThreadGroup};
+use crate::crew::{Crew, Meeting, ended, joined, on_its_own_threads, panicked, served, spawn};
 use crate::disk::DiskUse;
 use crate::error::TrainError;
 use crate::event::{EVENTS_FORMAT, Event, JudgeTime, Observer, Started, Summary, announce};
@@ -20,11 +20,12 @@ use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
 use crate::log::EventLog;
 use crate::measure::Bench;
+use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, Service};
 use crate::replica::{Replica, ReplicaError};
-use crate::settings::{Init, Settings};
-use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
+use crate::settings::Settings;
+use crate::state::{Identity, Lead, SavedState, StateStore};
 use crate::technique::BuildTechnique;
-use crate::trainer::{Ending, Session, Trainer};
+use crate::trainer::{Ending, Session};
 use crate::usage::Usage;
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
@@ -78,6 +79,18 @@ impl Run<'_> {
     /// Trains to the end, to an interrupt, or to an error. A run that is finished
     /// is not trained again: it gives its figures.
     pub fn train(&self) -> Result<Outcome, TrainError> {
+        self.conduct(None)
+    }
+
+    /// The same with other processes, of which this is the leading one: it has the first
+    /// models, the judge and the files. The others are [`Assistant`](crate::Assistant)s.
+    pub fn train_with(&self, ranks: &mut Ranks<'_>) -> Result<Outcome, TrainError> {
+        let outcome = self.conduct(Some(ranks))?;
+        ranks.end(matches!(outcome, Outcome::Interrupted { .. }))?;
+        Ok(outcome)
+    }
+
+    fn conduct(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
         let checkpoints = self.dir.checkpoints();
         let mut states = self.states(checkpoints.clone());
         let manifest = states.newest()?;
@@ -108,22 +121,50 @@ impl Run<'_> {
                 announce(self.observer, &Event::Resumed { steps });
             }
         }
+        let files = Files { states, checkpoints };
+        let part = |number: usize| {
+            let load = |m| files.states.load(m, number);
+            manifest.as_ref().map(load).transpose()
+        };
         let session = Session {
             settings: self.settings,
             train: &self.train,
             transform: &self.transform,
-            states: &states,
-            checkpoints,
+            archive: &files,
             observer: self.observer,
             interrupt: &self.interrupt,
         };
-        if let Some(closing) = self.run_threads(&session, manifest.as_ref(), &lead, log)?
-            && let Some(summary) = self.finish(closing, &states)?
+        let models: Vec<usize> = (0..self.settings.plan.num_models.get()).collect();
+        let total = models.len();
+        let mut crew = Crew {
+            session: &session,
+            build: self.build,
+            technique: self.technique,
+            threads_per_model: self.threads_per_model,
+            meeting: Meeting::Threads(ThreadGroup::new(total, self.interrupt.clone())),
+            here: 0..total,
+            models,
+            resumed: &part,
+        };
+        let closing = match &mut ranks {
+            None => self.run_threads(&crew, None, (&files, &lead, log))?,
+            Some(ranks) => {
+                let resumed = manifest.is_some();
+                let opening = Opening { models: crew.models.clone(), resumed };
+                ranks.open(&opening, part)?;
+                crew.here = Blocks::new(total, ranks.size()).of(0);
+                crew.meeting = Meeting::Ranks(Arc::new(Hall::new(crew.here.clone(), total)));
+                self.run_threads(&crew, Some(ranks), (&files, &lead, log))?
+            }
+        };
+        if let Some(closing) = closing
+            && let Some(summary) = self.finish(closing, &files.states, ranks)?
         {
             return Ok(Outcome::Finished(Box::new(summary)));
         }
         // What was under way comes again after a resume from the newest state.
-        let steps = states.newest()?.map_or_else(Vec::new, |manifest| manifest.steps());
+        let newest = files.states.saved()?;
+        let steps = newest.map_or_else(Vec::new, |state| state.steps);
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
     }
@@ -179,24 +220,22 @@ impl Run<'_> {
         }))
     }
 
-    /// Trains in threads; nothing, if it was interrupted.
-    fn run_threads(
+    /// Trains the models that are here; nothing, if it was interrupted.
+    fn run_threads<'c>(
         &self,
-        session: &Session<'_>,
-        manifest: Option<&Manifest>,
-        lead: &Lead,
-        log: EventLog,
+        crew: &'c Crew<'c>,
+        ranks: Option<&mut &mut Ranks<'_>>,
+        (files, lead, log): (&'c Files, &Lead, EventLog),
     ) -> Result<Option<Closing>, TrainError> {
-        let size = self.settings.plan.num_models.get();
-        let group = ThreadGroup::new(size, self.interrupt.clone());
         let dismissed = AtomicBool::new(false);
+        let busy = AtomicBool::new(false);
         let (desk, seat) = desk(&self.interrupt, &dismissed);
-        let mut leader = Some(Leader::new(session, log, desk, lead)?);
+        let leader = Leader::new(crew.session, files, log, desk, lead)?;
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
             let judge = || {
                 let served = self.serve_as_judge(seat, lead, &dismissed);
                 if served.is_err() {
-                    group.abort();
+                    crew.meeting.abort();
                 }
                 served
             };
@@ -204,30 +243,38 @@ impl Run<'_> {
                 Ok(handle) => handle,
                 Err(error) => return vec![Err(error)],
             };
-            let mut models = Vec::new();
-            for rank in 0..size {
-                let (leader, group) = (leader.take(), &group);
-                let model = move || {
-                    let ending = self.run_model(session, group, rank, manifest, leader);
-                    if ending.is_err() {
-                        group.abort();
-                    }
-                    ending
-                };
-                match spawn(scope, &format!("model {rank}"), model) {
-                    Ok(handle) => models.push(handle),
-                    Err(error) => {
-                        group.abort();
-                        return vec![Err(error)];
-                    }
-                }
-            }
-            let join = |(rank, model): (usize, ScopedJoinHandle<'_, _>)| {
-                model
-                    .join()
-                    .unwrap_or_else(|panic| Err(panicked(&format!("model {rank}"), &*panic)))
+            let models = match crew.start(scope, Some(leader)) {
+                Ok(models) => models,
+                Err(error) => return vec![Err(error)],
             };
-            let mut endings: Vec<_> = models.into_iter().enumerate().map(join).collect();
+            let mut endings = match (ranks, &crew.meeting) {
+                (Some(ranks), Meeting::Ranks(hall)) => {
+                    let (clerk, desk) = Clerk::new(&busy);
+                    let keep = || {
+                        let kept = desk.keep_all(files);
+                        if kept.is_err() {
+                            hall.abort();
+                        }
+                        kept
+                    };
+                    let clerk_at_work = match spawn(scope, "the clerk", keep) {
+                        Ok(handle) => handle,
+                        Err(error) => return vec![Err(error)],
+                    };
+                    let models_of = Blocks::new(crew.models.len(), ranks.size());
+                    let (interrupt, clerk) = (&self.interrupt, Some(clerk));
+                    let service = Service { hall, interrupt, models: models_of, clerk };
+                    let mut endings = served(ranks.serve(&service), hall, || joined(models));
+                    drop(service);
+                    let kept = clerk_at_work.join();
+                    let kept = kept.unwrap_or_else(|panic| Err(panicked("the clerk", &*panic)));
+                    if let Err(error) = kept {
+                        endings.insert(0, Err(error));
+                    }
+                    endings
+                }
+                _ => joined(models),
+            };
             let served = judge.join().unwrap_or_else(|panic| Err(panicked("the judge", &*panic)));
             if let Err(error) = served {
                 // First: what follows the judge's failure are its echoes.
@@ -236,28 +283,6 @@ impl Run<'_> {
             endings
         });
         ended(endings)
-    }
-
-    fn run_model(
-        &self,
-        session: &Session<'_>,
-        group: &ThreadGroup,
-        rank: usize,
-        manifest: Option<&Manifest>,
-        leader: Option<Leader<'_>>,
-    ) -> Result<Ending, TrainError> {
-        let who = format!("model {rank}");
-        on_its_own_threads(&who, self.threads_per_model, || {
-            let init = match self.settings.init {
-                Init::Shared => 0,
-                Init::Independent => rank as u32,
-            };
-            let replica = self.build(&who, init)?;
-            let resumed = manifest.map(|m| session.states.load(m, rank)).transpose()?;
-            let member = group.member(rank);
-            let model = (replica, (self.technique)(rank));
-            Trainer::new(session, member, model, resumed.as_ref(), leader)?.train()
-        })
     }
 
     fn serve_as_judge(
@@ -322,27 +347,22 @@ impl Run<'_> {
         (self.build)(init).map_err(|source| TrainError::Build { who, source })
     }
 
-    /// The final pass; nothing, if it was interrupted.
+    /// The final pass; nothing, if it was interrupted. Other processes wait for it.
     fn finish(
         &self,
         mut closing: Closing,
         states: &StateStore,
+        ranks: Option<&mut Ranks<'_>>,
     ) -> Result<Option<Summary>, TrainError> {
-        // The models are done: their threads are free.
-        let threads = self.threads_per_model * self.settings.plan.num_models.get();
-        let summary = on_its_own_threads("the final pass", threads, || {
-            let checkpoints = self.dir.checkpoints();
-            let cancelled = || self.interrupt.is_requested();
-            let pass = FinalPass {
-                bench: self.bench(&cancelled),
-                replica: self.build("the final pass's model", 0)?,
-                validation: &self.validation,
-                test: &self.test,
-                best: &self.dir.best(),
-                checkpoints: &checkpoints,
-            };
-            pass.run(&closing)
-        });
+        let summary = match ranks {
+            None => self.final_pass(&closing, self.settings.plan.num_models.get()),
+            Some(ranks) => {
+                let here = Blocks::new(self.settings.plan.num_models.get(), ranks.size()).of(0);
+                let pass = || self.final_pass(&closing, here.len());
+                let passed = ranks.while_busy(&self.interrupt, pass)?;
+                passed.unwrap_or_else(|panic| Err(panicked("the final pass", &*panic)))
+            }
+        };
         // First: a pass that was cut short may also have failed of it.
         if self.interrupt.is_requested() {
             return Ok(None);
@@ -362,52 +382,22 @@ impl Run<'_> {
         announce(self.observer, &finished);
         Ok(Some(summary))
     }
-}
 
-/// How all models ended together.
-fn ended(endings: Vec<Result<Ending, TrainError>>) -> Result<Option<Closing>, TrainError> {
-    let (mut closing, mut echo) = (None, None);
-    for ending in endings {
-        match ending {
-            Ok(Ending::Done(mine)) => closing = closing.or(mine),
-            Ok(Ending::Interrupted) => {}
-            Err(error) if error.is_echo() => echo = Some(error),
-            Err(error) => return Err(error),
-        }
+    fn final_pass(&self, closing: &Closing, models_here: usize) -> Result<Summary, TrainError> {
+        // The models are done: their threads are free.
+        let threads = self.threads_per_model * models_here;
+        on_its_own_threads("the final pass", threads, || {
+            let checkpoints = self.dir.checkpoints();
+            let cancelled = || self.interrupt.is_requested();
+            let pass = FinalPass {
+                bench: self.bench(&cancelled),
+                replica: self.build("the final pass's model", 0)?,
+                validation: &self.validation,
+                test: &self.test,
+                best: &self.dir.best(),
+                checkpoints: &checkpoints,
+            };
+            pass.run(closing)
+        })
     }
-    echo.map_or(Ok(closing.map(|closing| *closing)), Err)
-}
-
-/// Runs `work` in a pool of its own: a shared pool would serialise the models.
-/// The work starts and ends inside the pool, because a replica never moves. A
-/// panic becomes an error that names who panicked.
-fn on_its_own_threads<T: Send>(
-    who: &str,
-    threads: usize,
-    work: impl FnOnce() -> Result<T, TrainError> + Send,
-) -> Result<T, TrainError> {
-    let label = who.to_owned();
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.max(1))
-        .thread_name(move |index| format!("{label} #{index}"))
-        .build()
-        .map_err(|e| TrainError::Threads { who: who.to_owned(), reason: e.to_string() })?;
-    catch_unwind(AssertUnwindSafe(|| pool.install(work)))
-        .unwrap_or_else(|panic| Err(panicked(who, &*panic)))
-}
-
-fn spawn<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    who: &str,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, TrainError> {
-    let started = thread::Builder::new().name(who.to_owned()).spawn_scoped(scope, work);
-    started.map_err(|e| TrainError::Threads { who: who.to_owned(), reason: e.to_string() })
-}
-
-fn panicked(who: &str, panic: &(dyn Any + Send)) -> TrainError {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let message = text.unwrap_or_else(|| "without a message".to_owned());
-    TrainError::Panicked { who: who.to_owned(), message }
 }

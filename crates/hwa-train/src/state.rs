@@ -130,7 +130,7 @@ pub(crate) struct StateStore {
 }
 
 /// Why a state is saved; the models' parts of one occasion belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Occasion {
     /// Every model after the same number of steps.
     Step(u64),

@@ -5,17 +5,18 @@ use std::time::Instant;
 
 use hwa_core::{Cycle, InnerWeights, Weights};
 use hwa_data::{Ahead, Position, Subset, TrainingBatches, Transform};
-use hwa_store::{CheckpointStore, InnerPosition};
+use hwa_store::InnerPosition;
 
+use crate::archive::Archive;
 use crate::collective::{
     Collective, CollectiveError, Contribution, Interrupt, Synchronized, Verdict,
 };
 use crate::error::TrainError;
-use crate::event::{Event, ModelReport, ModelTime, Observer, Stepped, announce};
+use crate::event::{CycleTime, Event, ModelReport, ModelTime, Observer, Stepped, announce};
 use crate::leader::{Closing, Leader};
 use crate::replica::{Replica, ReplicaError, Step};
 use crate::settings::{Init, Settings};
-use crate::state::{CycleLosses, ModelState, Occasion, StateStore};
+use crate::state::{CycleLosses, ModelState, Occasion};
 use crate::technique::{Technique, TechniqueError};
 
 /// Batches that a loader prepares ahead of its model.
@@ -26,8 +27,7 @@ pub(crate) struct Session<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) train: &'a Subset,
     pub(crate) transform: &'a Transform,
-    pub(crate) states: &'a StateStore,
-    pub(crate) checkpoints: CheckpointStore,
+    pub(crate) archive: &'a dyn Archive,
     pub(crate) observer: &'a Mutex<dyn Observer>,
     pub(crate) interrupt: &'a Interrupt,
 }
@@ -40,10 +40,19 @@ pub(crate) enum Ending {
     Interrupted,
 }
 
+/// A model that is going to be trained.
+pub(crate) struct Model {
+    pub(crate) number: usize,
+    pub(crate) replica: Box<dyn Replica>,
+    pub(crate) technique: Box<dyn Technique>,
+}
+
 /// One model on its way through the cycles.
 pub(crate) struct Trainer<'a, C> {
     session: &'a Session<'a>,
     collective: C,
+    /// The model's number. It stays, whoever takes part in the collective.
+    number: usize,
     replica: Box<dyn Replica>,
     technique: Box<dyn Technique>,
     batches: Ahead,
@@ -60,13 +69,12 @@ impl<'a, C: Collective> Trainer<'a, C> {
     pub(crate) fn new(
         session: &'a Session<'a>,
         collective: C,
-        (mut replica, mut technique): (Box<dyn Replica>, Box<dyn Technique>),
+        Model { number, mut replica, mut technique }: Model,
         resumed: Option<&ModelState>,
         leader: Option<Leader<'a>>,
     ) -> Result<Self, TrainError> {
-        let rank = collective.rank();
         let step = resumed.map_or(0, |part| part.step);
-        let failed = |source| TrainError::Replica { replica: rank, step, source };
+        let failed = |source| TrainError::Replica { replica: number, step, source };
         match resumed {
             None => technique.begin(replica.as_ref()).map_err(failed)?,
             Some(part) => {
@@ -78,11 +86,12 @@ impl<'a, C: Collective> Trainer<'a, C> {
             session.train.clone(),
             session.transform.clone(),
             session.settings.batch,
-            position(session.settings, rank, step),
+            position(session.settings, number, step),
         )?;
         Ok(Self {
             session,
             collective,
+            number,
             replica,
             technique,
             batches: Ahead::spawn(batches, AHEAD)?,
@@ -106,12 +115,12 @@ impl<'a, C: Collective> Trainer<'a, C> {
             if self.await_verdict()? == Pace::Interrupted {
                 return self.leave();
             }
-            let Some((synchronized, seconds)) = self.synchronize(&cycle)? else {
+            let Some((synchronized, took)) = self.synchronize(&cycle)? else {
                 return self.leave();
             };
             let verdict = match &mut self.leader {
                 // Stores, logs and hands over to the judge; answers for the cycle before.
-                Some(leader) => leader.consider(&cycle, &synchronized, seconds)?,
+                Some(leader) => leader.consider(&cycle, &synchronized, took)?,
                 None => Verdict::Continue,
             };
             if self.collective.agree(verdict)? == Verdict::Stop {
@@ -146,7 +155,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         match differs {
             None => Ok(()),
             Some((tensor, _)) => Err(TrainError::DifferentBeginnings {
-                replica: self.collective.rank(),
+                replica: self.number,
                 tensor: tensor.to_owned(),
             }),
         }
@@ -167,7 +176,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
     }
 
     fn one_step(&mut self) -> Result<(), TrainError> {
-        let replica = self.collective.rank();
+        let replica = self.number;
         let waiting = Instant::now();
         let ended = TrainError::LoaderEnded { replica, step: self.step };
         let batch = self.batches.next().ok_or(ended)??;
@@ -195,9 +204,9 @@ impl<'a, C: Collective> Trainer<'a, C> {
     fn save_what_is_due(&mut self, cycle: &Cycle) -> Result<(), TrainError> {
         let settings = self.session.settings;
         if settings.checkpoints.wants_inner(cycle, self.step) {
-            let replica = self.collective.rank();
+            let replica = self.number;
             let at = InnerPosition { cycle: cycle.number, replica, step: self.step };
-            self.session.checkpoints.save_inner(at, &self.inner_weights()?)?;
+            self.session.archive.save_inner(at, self.inner_weights()?)?;
         }
         let every = settings.checkpoints.state_every.get();
         if self.step.is_multiple_of(every) || self.step == settings.plan.max_steps.get() {
@@ -213,7 +222,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         self.ensure_finite(&method)?;
         let part = ModelState { step: self.step, losses: self.losses, state, method };
         let lead = self.leader.as_mut().map(Leader::snapshot).transpose()?;
-        self.session.states.deliver(occasion, self.collective.rank(), &part, lead)
+        self.session.archive.deliver(occasion, self.number, part, lead)
     }
 
     /// Interrupted: saves where this model is.
@@ -227,7 +236,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
     fn synchronize(
         &mut self,
         cycle: &Cycle,
-    ) -> Result<Option<(Arc<Synchronized>, f64)>, TrainError> {
+    ) -> Result<Option<(Arc<Synchronized>, CycleTime)>, TrainError> {
         let began = Instant::now();
         let contribution = self.contribution(cycle)?;
         let synchronized = match self.collective.synchronize(contribution) {
@@ -243,7 +252,8 @@ impl<'a, C: Collective> Trainer<'a, C> {
         self.losses = CycleLosses::default();
         self.time = ModelTime::default();
         self.images = 0;
-        Ok(Some((synchronized, began.elapsed().as_secs_f64())))
+        let (synchronization, traffic) = (began.elapsed().as_secs_f64(), self.collective.traffic());
+        Ok(Some((synchronized, CycleTime { synchronization, traffic, ..CycleTime::default() })))
     }
 
     fn contribution(&self, cycle: &Cycle) -> Result<Contribution, TrainError> {
@@ -264,17 +274,17 @@ impl<'a, C: Collective> Trainer<'a, C> {
         Ok(Contribution { inner, report: self.losses.report(time), model })
     }
 
-    fn inner_weights(&self) -> Result<InnerWeights, TrainError> {
+    fn inner_weights(&self) -> Result<Weights, TrainError> {
         let weights = self.replica.weights().map_err(|source| self.failed(source))?;
         self.ensure_finite(&weights)?;
-        Ok(InnerWeights::new(weights))
+        Ok(weights)
     }
 
     fn ensure_finite(&self, weights: &Weights) -> Result<(), TrainError> {
         match weights.first_non_finite() {
             None => Ok(()),
             Some(tensor) => Err(TrainError::NotFinite {
-                replica: self.collective.rank(),
+                replica: self.number,
                 step: self.step,
                 tensor: tensor.to_owned(),
             }),
@@ -282,7 +292,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
     }
 
     fn failed(&self, source: ReplicaError) -> TrainError {
-        TrainError::Replica { replica: self.collective.rank(), step: self.step, source }
+        TrainError::Replica { replica: self.number, step: self.step, source }
     }
 }
 

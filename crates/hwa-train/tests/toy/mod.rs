@@ -18,9 +18,9 @@ use hwa_data::{
 };
 use hwa_store::RunDir;
 use hwa_train::{
-    Averaging, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate, Event, Every, Identity,
-    Init, Interrupt, Observer, Outcome, Recalibration, Replica, ReplicaError, Run,
-    RunningStatistics, SealedTest, Settings, State, StepStats, Tally, TrainError,
+    Assistant, Averaging, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate, Event, Every,
+    Identity, Init, Interrupt, Observer, Outcome, Ranks, Recalibration, Replica, ReplicaError, Run,
+    RunningStatistics, SealedTest, Settings, State, StepStats, Tally, TrainError, rehearsal,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -343,11 +343,73 @@ pub(crate) fn train_by(
     faults: Faults<'_>,
     observer: &Mutex<Recorder>,
 ) -> Result<Outcome, TrainError> {
+    let interrupt = observer.lock().unwrap().interrupt_at.as_ref().map(|(_, _, i)| i.clone());
+    let interrupt = interrupt.unwrap_or_default();
+    lead(path, settings, technique, faults, (observer, interrupt), None)
+}
+
+/// One of the ranks of a run: what its models do, and who interrupts it.
+pub(crate) struct Rank<'a> {
+    pub(crate) technique: &'a BuildTechnique<'a>,
+    pub(crate) interrupt: Interrupt,
+}
+
+/// Starts or resumes a run in as many ranks as there are.
+pub(crate) fn train_in_ranks(
+    path: &Path,
+    settings: &Settings,
+    faults: Faults<'_>,
+    ranks: Vec<Rank<'_>>,
+) -> Vec<Result<Outcome, TrainError>> {
+    let mut ends = rehearsal(ranks.len()).into_iter().zip(ranks);
+    std::thread::scope(|scope| {
+        let (mut first, leading) = ends.next().unwrap();
+        let others: Vec<_> = ends
+            .map(|(mut end, rank)| {
+                scope.spawn(move || {
+                    let assistant = Assistant {
+                        settings,
+                        train: images(0),
+                        transform: transform(),
+                        build: &|init| Ok(Box::new(Toy::new(init, faults(seat())))),
+                        technique: rank.technique,
+                        threads_per_model: 1,
+                        interrupt: rank.interrupt,
+                    };
+                    let deadline = Duration::from_secs(60);
+                    let interrupted = assistant.train(&mut Ranks::new(&mut end, deadline))?;
+                    let steps = Vec::new();
+                    Ok(match interrupted {
+                        true => Outcome::Interrupted { steps },
+                        false => Outcome::Finished(Box::default()),
+                    })
+                })
+            })
+            .collect();
+        let outcome = {
+            let mut ranks = Ranks::new(&mut first, Duration::from_secs(60));
+            let observer: Mutex<Recorder> = Mutex::default();
+            let Rank { technique, interrupt } = leading;
+            lead(path, settings, technique, faults, (&observer, interrupt), Some(&mut ranks))
+        };
+        // A process that has failed is gone.
+        drop(first);
+        let others = others.into_iter().map(|other| other.join().unwrap());
+        std::iter::once(outcome).chain(others).collect()
+    })
+}
+
+fn lead(
+    path: &Path,
+    settings: &Settings,
+    technique: &BuildTechnique<'_>,
+    faults: Faults<'_>,
+    (observer, interrupt): (&Mutex<Recorder>, Interrupt),
+    ranks: Option<&mut Ranks<'_>>,
+) -> Result<Outcome, TrainError> {
     let fresh = !path.join("experiment.toml").exists();
     let dir = if fresh { RunDir::create(path)? } else { RunDir::open(path)? };
     std::fs::write(dir.experiment(), "").unwrap();
-    let interrupt = observer.lock().unwrap().interrupt_at.as_ref().map(|(_, _, i)| i.clone());
-    let interrupt = interrupt.unwrap_or_default();
     let run = Run {
         settings,
         train: images(0),
@@ -370,7 +432,10 @@ pub(crate) fn train_by(
         observer,
         interrupt: interrupt.clone(),
     };
-    run.train()
+    match ranks {
+        None => run.train(),
+        Some(ranks) => run.train_with(ranks),
+    }
 }
 
 /// A run that works.

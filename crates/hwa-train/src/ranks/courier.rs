@@ -1,0 +1,594 @@
+//! The main thread of a rank: it alone reaches the other ranks.
+//!
+//! It looks for notices, for models that have met and for parcels, and sleeps in between. Rank
+//! 0 decides: when the models of all ranks have come it says go, and after an interrupt it
+//! never says so again, so that all models leave in the same cycle. Bytes only move when both
+//! sides have agreed on it; whoever waits for bytes does not wait for a model.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hwa_core::Weights;
+
+use super::blocks::Blocks;
+use super::error::RanksError;
+use super::hall::{Ask, Contents, Hall};
+use super::notice::{Kind, Notice, Opening, Ready};
+use super::parcel::Parcel;
+use super::transport::Transport;
+use super::wire::Wire;
+use crate::archive::{Archive, Files};
+use crate::collective::Interrupt;
+use crate::error::TrainError;
+use crate::event::Traffic;
+use crate::replica::State;
+use crate::state::{ModelState, Occasion};
+
+/// How long a rank may take before it trains: for data sets that take long to open.
+const STARTING: Duration = Duration::from_secs(3600);
+
+/// How often a courier looks for notices while the models here are at work.
+const PATROL: Duration = Duration::from_millis(10);
+
+/// The ranks of a run, as the main thread of one sees them.
+pub struct Ranks<'t> {
+    pub(super) wire: Wire<'t>,
+    hosts: Vec<String>,
+    deadline: Duration,
+    /// When each rank was last heard of.
+    heard: Vec<Instant>,
+    beaten: Instant,
+    looked: Instant,
+    /// Whether rank 0 knows of an interrupt here; at rank 0, whether all know.
+    interrupted: bool,
+}
+
+impl<'t> Ranks<'t> {
+    /// The ranks that a transport reaches. After `deadline` without a sign of life of one of
+    /// them the run is given up.
+    pub fn new(transport: &'t mut dyn Transport, deadline: Duration) -> Self {
+        let (wire, now) = (Wire::new(transport), Instant::now());
+        let heard = vec![now; wire.size()];
+        let hosts = Vec::new();
+        Self { wire, hosts, deadline, heard, beaten: now, looked: now, interrupted: false }
+    }
+
+    /// Gives the ranks the names of their hosts, for messages.
+    pub fn name(&mut self, hosts: Vec<String>) {
+        self.hosts = hosts;
+    }
+
+    /// The number of this rank.
+    pub fn rank(&self) -> usize {
+        self.wire.rank()
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.wire.size()
+    }
+
+    /// A rank as messages name it.
+    pub fn who(&self, rank: usize) -> String {
+        match self.hosts.get(rank) {
+            Some(host) => format!("rank {rank} on {host}"),
+            None => format!("rank {rank}"),
+        }
+    }
+
+    /// Before training: gives rank 0 what every rank says, and the others nothing.
+    pub fn gather(&mut self, word: String) -> Result<Vec<String>, RanksError> {
+        if self.rank() != 0 {
+            self.tell(0, &Notice::Word(word))?;
+            return Ok(Vec::new());
+        }
+        let mut words: Vec<Option<String>> = vec![None; self.size()];
+        words[0] = Some(word);
+        while let Some(rank) = words.iter().position(Option::is_none) {
+            let (from, notice) = self.await_notice(rank)?;
+            match notice {
+                Notice::Word(word) if words[from].is_none() => words[from] = Some(word),
+                other => return Err(self.unexpected(from, "a word", &other)),
+            }
+        }
+        Ok(words.into_iter().flatten().collect())
+    }
+
+    /// Before training: gives every rank what rank 0 says.
+    pub fn broadcast(&mut self, word: String) -> Result<String, RanksError> {
+        if self.rank() == 0 {
+            self.tell_all(&Notice::Word(word.clone()))?;
+            return Ok(word);
+        }
+        match self.await_notice(0)? {
+            (_, Notice::Word(word)) => Ok(word),
+            (from, other) => Err(self.unexpected(from, "a word", &other)),
+        }
+    }
+
+    /// Before training: gives every rank the tensors of rank 0, if it has some.
+    pub fn hand_out(&mut self, tensors: Option<&Weights>) -> Result<Option<Weights>, RanksError> {
+        if self.rank() == 0 {
+            let tensors = tensors.into_iter().cloned().collect();
+            let parcel = Parcel { about: String::new(), tensors };
+            let header = parcel.header().len();
+            for rank in self.wire.others() {
+                self.tell(rank, &Notice::Parcel { header })?;
+                parcel.send(&mut self.wire, rank)?;
+            }
+            return Ok(parcel.tensors.into_iter().next());
+        }
+        match self.await_notice(0)? {
+            (_, Notice::Parcel { header }) => {
+                let parcel = Parcel::receive(&mut self.wire, 0, header)?;
+                Ok(parcel.tensors.into_iter().next())
+            }
+            (from, other) => Err(self.unexpected(from, "tensors", &other)),
+        }
+    }
+
+    /// Rank 0 begins. Each rank gets the states of its models, if they go on from some.
+    pub(crate) fn open(
+        &mut self,
+        opening: &Opening,
+        state: impl Fn(usize) -> Result<Option<ModelState>, TrainError>,
+    ) -> Result<(), TrainError> {
+        self.tell_all(&Notice::Opening(opening.clone()))?;
+        let blocks = Blocks::new(opening.models.len(), self.size());
+        for rank in self.wire.others() {
+            for model in &opening.models[blocks.of(rank)] {
+                let Some(part) = state(*model)? else { continue };
+                let ModelState { step, losses, state, method } = part;
+                let occasion = Occasion::Step(step);
+                let contents = Contents::State { occasion, model: *model, step, losses };
+                let parcel = contents.packed(vec![state.weights, state.momentum, method]);
+                self.tell(rank, &Notice::Parcel { header: parcel.header().len() })?;
+                parcel.send(&mut self.wire, rank)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How rank 0 begins; nothing, if there is nothing left to do.
+    pub(crate) fn await_opening(
+        &mut self,
+    ) -> Result<Option<(Opening, Vec<ModelState>)>, TrainError> {
+        let opening = match self.await_notice(0)? {
+            (_, Notice::Opening(opening)) => opening,
+            (_, Notice::Over { .. }) => return Ok(None),
+            (from, other) => return Err(self.unexpected(from, "a beginning", &other).into()),
+        };
+        let mut states = Vec::new();
+        let mine = Blocks::new(opening.models.len(), self.size()).of(self.rank());
+        for _ in mine.filter(|_| opening.resumed) {
+            let header = match self.await_notice(0)? {
+                (_, Notice::Parcel { header }) => header,
+                (from, other) => return Err(self.unexpected(from, "a state", &other).into()),
+            };
+            let parcel = Parcel::receive(&mut self.wire, 0, header)?;
+            states.push(unpacked_state(0, parcel)?.1);
+        }
+        Ok(Some((opening, states)))
+    }
+
+    /// Serves the models here until they have ended; at rank 0, until all have.
+    pub(crate) fn serve(&mut self, service: &Service<'_>) -> Result<(), RanksError> {
+        let mut duty = Duty::new(self.size());
+        self.heard.fill(Instant::now());
+        self.looked = Instant::now();
+        loop {
+            while let Some((from, notice)) = self.next_notice()? {
+                self.heed(from, notice, service, &mut duty)?;
+            }
+            if service.hall.failed() {
+                return Ok(()); // Whoever failed tells why.
+            }
+            self.pass_on_interrupt(service)?;
+            let met = self.meet(service, &mut duty)?;
+            let carried = self.carry(service, &mut duty)?;
+            self.show_life()?;
+            if self.all_ended(service, &mut duty)? {
+                return Ok(());
+            }
+            if !met && !carried {
+                service.hall.wait(duty.pause(), duty.announced.is_some());
+            }
+        }
+    }
+
+    /// Rank 0, while it does something that takes long and needs no other rank.
+    pub(crate) fn while_busy<T: Send>(
+        &mut self,
+        interrupt: &Interrupt,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<thread::Result<T>, RanksError> {
+        thread::scope(|scope| {
+            let worker = scope.spawn(work);
+            while !worker.is_finished() {
+                while let Some((_, notice)) = self.next_notice()? {
+                    if notice == Notice::Interrupt {
+                        interrupt.request();
+                    }
+                }
+                self.show_life()?;
+                thread::sleep(PATROL);
+            }
+            Ok(worker.join())
+        })
+    }
+
+    /// Rank 0: the run is over.
+    pub(crate) fn end(&mut self, interrupted: bool) -> Result<(), RanksError> {
+        self.tell_all(&Notice::Over { interrupted })
+    }
+
+    /// Waits until rank 0 says that the run is over, and whether it was interrupted.
+    pub(crate) fn await_end(&mut self, interrupt: &Interrupt) -> Result<bool, RanksError> {
+        loop {
+            while let Some((from, notice)) = self.next_notice()? {
+                match notice {
+                    Notice::Over { interrupted } => return Ok(interrupted),
+                    Notice::Beat | Notice::Leave => {}
+                    other => return Err(self.unexpected(from, "the end", &other)),
+                }
+            }
+            if interrupt.is_requested() && !self.interrupted {
+                self.interrupted = true;
+                self.tell(0, &Notice::Interrupt)?;
+            }
+            self.show_life()?;
+            thread::sleep(PATROL);
+        }
+    }
+
+    fn heed(
+        &mut self,
+        from: usize,
+        notice: Notice,
+        service: &Service<'_>,
+        duty: &mut Duty,
+    ) -> Result<(), RanksError> {
+        match (notice, self.rank()) {
+            (Notice::Beat, _) => {}
+            (Notice::Interrupt, 0) => service.interrupt.request(),
+            (Notice::Ready(ready), 0) => duty.ready[from] = Some(ready),
+            (Notice::Parcel { header }, 0) => duty.announcements.push_back((from, header)),
+            (Notice::Done { parcels }, 0) => duty.done[from] = Some(parcels),
+            (Notice::Leave, _) => {
+                self.interrupted = true;
+                service.interrupt.request();
+                service.hall.leave();
+            }
+            (Notice::Go { round, stop }, _) => duty.go = Some((round, stop)),
+            (Notice::Send, _) => duty.wanted = true,
+            (other, _) => return Err(self.unexpected(from, "work", &other)),
+        }
+        Ok(())
+    }
+
+    /// An interrupt anywhere is one everywhere.
+    fn pass_on_interrupt(&mut self, service: &Service<'_>) -> Result<(), RanksError> {
+        if self.interrupted || !service.interrupt.is_requested() {
+            return Ok(());
+        }
+        self.interrupted = true;
+        if self.rank() != 0 {
+            return self.tell(0, &Notice::Interrupt);
+        }
+        // From here on nobody is told to go and synchronize.
+        service.hall.leave();
+        self.tell_all(&Notice::Leave)
+    }
+
+    /// Tells rank 0 that the models here have met, and does what they ask for when all have.
+    fn meet(&mut self, service: &Service<'_>, duty: &mut Duty) -> Result<bool, RanksError> {
+        if duty.announced.is_none() {
+            let Some(ready) = service.hall.look(described) else { return Ok(false) };
+            let ready = ready?;
+            duty.announced = Some(ready);
+            duty.waiting = Instant::now();
+            match self.rank() {
+                0 => duty.ready[0] = Some(ready),
+                _ => self.tell(0, &Notice::Ready(ready))?,
+            }
+        }
+        let Some(mine) = duty.announced else { return Ok(false) };
+        let stop = match self.rank() {
+            0 => match self.all_ready(mine, duty)? {
+                Some(stop) => stop,
+                None => return Ok(false),
+            },
+            _ => match duty.go.take() {
+                Some((round, stop)) if round == mine.round => stop,
+                Some((round, _)) => {
+                    let (expected, found) = (mine.round.to_string(), round.to_string());
+                    return Err(RanksError::OutOfStep { who: self.who(0), expected, found });
+                }
+                None => return Ok(false),
+            },
+        };
+        duty.announced = None;
+        let asks = service.hall.take();
+        let began = (Instant::now(), self.wire.bytes());
+        let answer = self.done_together(service.models, asks, stop)?;
+        let bytes = self.wire.bytes() - began.1;
+        service.hall.answer(answer, Traffic { bytes, seconds: began.0.elapsed().as_secs_f64() });
+        Ok(true)
+    }
+
+    /// Rank 0: whether all models have come to one meeting, and whether one says stop.
+    fn all_ready(&mut self, mine: Ready, duty: &mut Duty) -> Result<Option<bool>, RanksError> {
+        let Some(all) = duty.ready.iter().copied().collect::<Option<Vec<Ready>>>() else {
+            return Ok(None);
+        };
+        for (rank, ready) in all.iter().enumerate() {
+            let who = || self.who(rank);
+            if (ready.round, ready.kind) != (mine.round, mine.kind) {
+                let told = |ready: &Ready| format!("{:?} {}", ready.kind, ready.round);
+                let (expected, found) = (told(&mine), told(ready));
+                return Err(RanksError::OutOfStep { who: who(), expected, found });
+            }
+            if ready.digest != mine.digest {
+                return Err(RanksError::OtherTensors { who: who() });
+            }
+        }
+        if mine.kind == Kind::Synchronize && self.interrupted {
+            return Ok(None); // Everybody was told to leave.
+        }
+        duty.ready.fill(None);
+        let stop = all.iter().any(|ready| ready.stop);
+        self.tell_all(&Notice::Go { round: mine.round, stop })?;
+        Ok(Some(stop))
+    }
+
+    /// Sends or receives a parcel, if there is one.
+    fn carry(&mut self, service: &Service<'_>, duty: &mut Duty) -> Result<bool, RanksError> {
+        if let Some(clerk) = &service.clerk {
+            if clerk.is_busy() {
+                return Ok(false);
+            }
+            let Some((from, header)) = duty.announcements.pop_front() else { return Ok(false) };
+            self.tell(from, &Notice::Send)?;
+            let parcel = Parcel::receive(&mut self.wire, from, header)?;
+            duty.received[from] += 1;
+            clerk.keep(from, parcel);
+            return Ok(true);
+        }
+        if !duty.offered
+            && let Some(header) = service.hall.next_header()
+        {
+            duty.offered = true;
+            self.tell(0, &Notice::Parcel { header: header.len() })?;
+        }
+        if !duty.wanted {
+            return Ok(false);
+        }
+        (duty.offered, duty.wanted) = (false, false);
+        if let Some(parcel) = service.hall.next_parcel() {
+            parcel.send(&mut self.wire, 0)?;
+            duty.sent += 1;
+            service.hall.parcel_sent();
+        }
+        Ok(true)
+    }
+
+    fn all_ended(&mut self, service: &Service<'_>, duty: &mut Duty) -> Result<bool, RanksError> {
+        if !service.hall.is_empty() {
+            return Ok(false);
+        }
+        let Some(clerk) = &service.clerk else {
+            self.tell(0, &Notice::Done { parcels: duty.sent })?;
+            return Ok(true);
+        };
+        let others = self.wire.others();
+        let all = others.into_iter().all(|rank| duty.done[rank] == Some(duty.received[rank]));
+        Ok(all && !clerk.is_busy())
+    }
+
+    /// Tells the others that this rank is there, and misses those who do not.
+    fn show_life(&mut self) -> Result<(), RanksError> {
+        if self.beaten.elapsed() > self.deadline / 10 {
+            self.beaten = Instant::now();
+            match self.rank() {
+                0 => self.tell_all(&Notice::Beat)?,
+                _ => self.tell(0, &Notice::Beat)?,
+            }
+        }
+        // Whoever was stopped itself has heard nothing of anybody.
+        if self.looked.elapsed() > self.deadline / 2 {
+            self.heard.fill(Instant::now());
+        }
+        self.looked = Instant::now();
+        let needed = if self.rank() == 0 { 1..self.size() } else { 0..1 };
+        for rank in needed {
+            if self.heard[rank].elapsed() > self.deadline {
+                let seconds = self.deadline.as_secs();
+                return Err(RanksError::Silent { who: self.who(rank), seconds });
+            }
+        }
+        Ok(())
+    }
+
+    fn next_notice(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
+        let Some((from, bytes)) = self.wire.poll()? else { return Ok(None) };
+        self.heard[from] = Instant::now();
+        Ok(Some((from, Notice::from_bytes(from, &bytes)?)))
+    }
+
+    /// Before training: the next notice. `missing` is who is named if none comes.
+    fn await_notice(&mut self, missing: usize) -> Result<(usize, Notice), RanksError> {
+        let began = Instant::now();
+        loop {
+            match self.next_notice()? {
+                Some((_, Notice::Beat)) => {}
+                Some(notice) => return Ok(notice),
+                None if began.elapsed() > STARTING => {
+                    let (who, seconds) = (self.who(missing), STARTING.as_secs());
+                    return Err(RanksError::Silent { who, seconds });
+                }
+                None => thread::sleep(pause_after(began)),
+            }
+        }
+    }
+
+    fn tell(&mut self, to: usize, notice: &Notice) -> Result<(), RanksError> {
+        self.wire.notify(to, &notice.to_bytes())
+    }
+
+    fn tell_all(&mut self, notice: &Notice) -> Result<(), RanksError> {
+        let bytes = notice.to_bytes();
+        self.wire.others().try_for_each(|rank| self.wire.notify(rank, &bytes))
+    }
+
+    fn unexpected(&self, from: usize, expected: &str, found: &Notice) -> RanksError {
+        let found = format!("{found:?}").chars().take(80).collect();
+        RanksError::OutOfStep { who: self.who(from), expected: expected.to_owned(), found }
+    }
+}
+
+/// What a courier serves.
+pub(crate) struct Service<'a> {
+    pub(crate) hall: &'a Hall,
+    pub(crate) interrupt: &'a Interrupt,
+    /// How the models are shared out among the ranks.
+    pub(crate) models: Blocks,
+    /// At rank 0: who keeps what others send.
+    pub(crate) clerk: Option<Clerk<'a>>,
+}
+
+/// What a courier has to remember.
+struct Duty {
+    /// The meeting that rank 0 was told about.
+    announced: Option<Ready>,
+    /// Since when it is waited for.
+    waiting: Instant,
+    /// What rank 0 said to it.
+    go: Option<(u64, bool)>,
+    /// At rank 0: the meetings of the others.
+    ready: Vec<Option<Ready>>,
+    /// Whether rank 0 knows of the next parcel here, and wants it.
+    offered: bool,
+    wanted: bool,
+    sent: u64,
+    /// At rank 0: parcels that others have, and parcels that have come from them.
+    announcements: VecDeque<(usize, usize)>,
+    received: Vec<u64>,
+    /// At rank 0: how many parcels came from those who have ended.
+    done: Vec<Option<u64>>,
+}
+
+impl Duty {
+    fn new(ranks: usize) -> Self {
+        Self {
+            announced: None,
+            waiting: Instant::now(),
+            go: None,
+            ready: vec![None; ranks],
+            offered: false,
+            wanted: false,
+            sent: 0,
+            announcements: VecDeque::new(),
+            received: vec![0; ranks],
+            done: vec![None; ranks],
+        }
+    }
+
+    /// How long to sleep: shortly, if the models here wait for those of others.
+    fn pause(&self) -> Duration {
+        if self.announced.is_some() { pause_after(self.waiting) } else { PATROL }
+    }
+}
+
+/// A share of what was waited already, so that a wait is neither much longer than it must be
+/// nor a burden on the machine.
+pub(crate) fn pause_after(began: Instant) -> Duration {
+    (began.elapsed() / 16).clamp(Duration::from_micros(20), Duration::from_millis(5))
+}
+
+/// What all models of a rank have come for.
+fn described(round: u64, asks: &[&Ask]) -> Result<Ready, RanksError> {
+    let (mut kind, mut digest, mut stop) = (Kind::Agree, None, false);
+    for ask in asks {
+        kind = ask.kind();
+        stop |= ask.says_stop();
+        let mine = ask.digest();
+        if *digest.get_or_insert(mine) != mine {
+            ask.ensure_like(asks[0])?;
+        }
+    }
+    Ok(Ready { round, kind, digest: digest.unwrap_or_default(), stop })
+}
+
+/// Keeps what other ranks send, in a thread of its own: no rank waits for the disk.
+pub(crate) struct Clerk<'a> {
+    inbox: SyncSender<(usize, Parcel)>,
+    busy: &'a AtomicBool,
+}
+
+/// The clerk's side.
+pub(crate) struct Desk<'a> {
+    parcels: Receiver<(usize, Parcel)>,
+    busy: &'a AtomicBool,
+}
+
+impl<'a> Clerk<'a> {
+    /// A clerk, and the desk to work at.
+    pub(crate) fn new(busy: &'a AtomicBool) -> (Self, Desk<'a>) {
+        let (inbox, parcels) = sync_channel(1);
+        (Self { inbox, busy }, Desk { parcels, busy })
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
+    fn keep(&self, from: usize, parcel: Parcel) {
+        self.busy.store(true, Ordering::Release);
+        // If the desk is empty, whoever left it says why.
+        let _ = self.inbox.send((from, parcel));
+    }
+}
+
+impl Desk<'_> {
+    /// Keeps one parcel after the other until no more can come.
+    pub(crate) fn keep_all(self, files: &Files) -> Result<(), TrainError> {
+        for (from, parcel) in &self.parcels {
+            keep(from, parcel, files)?;
+            self.busy.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+fn keep(from: usize, parcel: Parcel, files: &Files) -> Result<(), TrainError> {
+    match contents(from, &parcel)? {
+        Contents::State { occasion, model, .. } => {
+            let (_, part) = unpacked_state(from, parcel)?;
+            files.deliver(occasion, model, part, None)
+        }
+        Contents::Inner { cycle, model, step } => {
+            let at = hwa_store::InnerPosition { cycle, replica: model, step };
+            let weights = parcel.tensors.into_iter().next().unwrap_or_default();
+            files.save_inner(at, weights)
+        }
+    }
+}
+
+fn contents(from: usize, parcel: &Parcel) -> Result<Contents, RanksError> {
+    let garbled =
+        |error: serde_json::Error| RanksError::Garbled { rank: from, reason: error.to_string() };
+    serde_json::from_str(&parcel.about).map_err(garbled)
+}
+
+fn unpacked_state(from: usize, parcel: Parcel) -> Result<(usize, ModelState), RanksError> {
+    let garbled = || RanksError::Garbled { rank: from, reason: "it is no state".to_owned() };
+    let Contents::State { model, step, losses, .. } = contents(from, &parcel)? else {
+        return Err(garbled());
+    };
+    let tensors: [_; 3] = parcel.tensors.try_into().map_err(|_| garbled())?;
+    let [weights, momentum, method] = tensors;
+    Ok((model, ModelState { step, losses, state: State { weights, momentum }, method }))
+}

@@ -1,0 +1,334 @@
+//! Where the models of one rank meet, and where its courier finds them.
+//!
+//! A model that asks for a common operation takes its seat and waits. When all models of the
+//! rank are seated, the courier takes what they brought to the other ranks, and comes back with
+//! an answer for all. What models want to be kept they leave with the courier too.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hwa_core::Weights;
+use hwa_store::InnerPosition;
+use serde::{Deserialize, Serialize};
+
+use super::notice::Kind;
+use super::parcel::Parcel;
+use crate::archive::Archive;
+use crate::collective::{Collective, CollectiveError, Contribution, Synchronized, Verdict};
+use crate::error::TrainError;
+use crate::event::Traffic;
+use crate::state::{CycleLosses, Lead, ModelState, Occasion};
+
+/// Where the models of one rank meet.
+pub(crate) struct Hall {
+    inside: Mutex<Inside>,
+    /// Wakes the courier.
+    bell: Condvar,
+    /// Wakes the models.
+    wake: Condvar,
+    /// How many models there are on all ranks.
+    everywhere: usize,
+    /// The number of the first one here.
+    first: usize,
+}
+
+struct Inside {
+    seats: Vec<Option<Ask>>,
+    round: u64,
+    answer: Option<Answer>,
+    /// What was exchanged since somebody asked.
+    traffic: Traffic,
+    parcels: VecDeque<Parcel>,
+    /// Parcels that were left here, and that were sent.
+    left: u64,
+    sent: u64,
+    /// Models that are still at work.
+    working: usize,
+    /// Nobody will meet any more to synchronize.
+    leaving: bool,
+    failed: bool,
+}
+
+/// What a model brings.
+pub(crate) enum Ask {
+    Synchronize(Box<Contribution>),
+    Average(Weights),
+    Shift(Weights),
+    Agree(Verdict),
+}
+
+impl Ask {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Synchronize(_) => Kind::Synchronize,
+            Self::Average(_) => Kind::Average,
+            Self::Shift(_) => Kind::Shift,
+            Self::Agree(_) => Kind::Agree,
+        }
+    }
+}
+
+/// What the models get.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    Synchronized(Arc<Synchronized>),
+    Averaged(Arc<Weights>),
+    /// By seat.
+    Shifted(Vec<Arc<Weights>>),
+    Agreed(Verdict),
+}
+
+impl Hall {
+    /// For the models `here`, of so many `everywhere`.
+    pub(crate) fn new(here: std::ops::Range<usize>, everywhere: usize) -> Self {
+        let inside = Inside {
+            seats: here.clone().map(|_| None).collect(),
+            round: 0,
+            answer: None,
+            traffic: Traffic::default(),
+            parcels: VecDeque::new(),
+            left: 0,
+            sent: 0,
+            working: here.len(),
+            leaving: false,
+            failed: false,
+        };
+        Self {
+            inside: inside.into(),
+            bell: Condvar::new(),
+            wake: Condvar::new(),
+            everywhere,
+            first: here.start,
+        }
+    }
+
+    /// The hall as one of the models here sees it, by its place among all models.
+    pub(crate) fn member(self: &Arc<Self>, place: usize) -> RankMember {
+        RankMember { hall: Arc::clone(self), seat: place - self.first }
+    }
+
+    /// Ends every wait, now and later, with [`CollectiveError::Aborted`].
+    pub(crate) fn abort(&self) {
+        self.lock().failed = true;
+        self.wake.notify_all();
+        self.bell.notify_all();
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.lock().failed
+    }
+
+    /// Sends home whoever waits to synchronize, and whoever comes.
+    pub(crate) fn leave(&self) {
+        self.lock().leaving = true;
+        self.wake.notify_all();
+    }
+
+    /// Whether all models have ended, and nothing is to be sent for them any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        let inside = self.lock();
+        inside.working == 0 && inside.parcels.is_empty()
+    }
+
+    /// Looks at what the models have brought, if all of them are seated.
+    pub(crate) fn look<T>(&self, see: impl FnOnce(u64, &[&Ask]) -> T) -> Option<T> {
+        let inside = self.lock();
+        let asks: Option<Vec<&Ask>> = inside.seats.iter().map(Option::as_ref).collect();
+        asks.map(|asks| see(inside.round, &asks))
+    }
+
+    /// Takes what the models have brought.
+    pub(crate) fn take(&self) -> Vec<Ask> {
+        self.lock().seats.iter_mut().filter_map(Option::take).collect()
+    }
+
+    /// Gives the models their answer, and notes what it took to get it.
+    pub(crate) fn answer(&self, answer: Answer, took: Traffic) {
+        let mut inside = self.lock();
+        inside.answer = Some(answer);
+        inside.round += 1;
+        inside.traffic.bytes += took.bytes;
+        inside.traffic.seconds += took.seconds;
+        drop(inside);
+        self.wake.notify_all();
+    }
+
+    /// The description of the next parcel.
+    pub(crate) fn next_header(&self) -> Option<Vec<u8>> {
+        self.lock().parcels.front().map(Parcel::header)
+    }
+
+    /// Takes the next parcel, to send it.
+    pub(crate) fn next_parcel(&self) -> Option<Parcel> {
+        self.lock().parcels.pop_front()
+    }
+
+    /// The next parcel was sent.
+    pub(crate) fn parcel_sent(&self) {
+        self.lock().sent += 1;
+        self.wake.notify_all();
+    }
+
+    /// Waits until something happens here, but not longer than `pause`.
+    pub(crate) fn wait(&self, pause: Duration, expected: bool) {
+        let inside = self.lock();
+        let seated = inside.seats.iter().all(Option::is_some);
+        let something = inside.failed
+            || !inside.parcels.is_empty()
+            || inside.working == 0
+            || (seated && !expected);
+        // What is there already rings no bell.
+        let pause = if something { pause.min(Duration::from_millis(1)) } else { pause };
+        drop(self.bell.wait_timeout(inside, pause).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meet(&self, seat: usize, ask: Ask) -> Result<Answer, CollectiveError> {
+        let heeds_interrupt = ask.kind() == Kind::Synchronize;
+        let mut inside = self.lock();
+        let round = inside.round;
+        inside.seats[seat] = Some(ask);
+        if inside.seats.iter().all(Option::is_some) {
+            self.bell.notify_all();
+        }
+        loop {
+            if let (true, Some(answer)) = (inside.round > round, &inside.answer) {
+                return Ok(answer.clone());
+            }
+            if inside.failed {
+                return Err(CollectiveError::Aborted);
+            }
+            // A seat that was cleared is at the other ranks already: everybody has come.
+            if heeds_interrupt && inside.leaving && inside.seats[seat].is_some() {
+                inside.seats[seat] = None;
+                return Err(CollectiveError::Interrupted);
+            }
+            inside = self.wake.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Leaves a parcel with the courier, and waits until it is sent.
+    fn send(&self, parcel: Parcel) -> Result<(), CollectiveError> {
+        let mut inside = self.lock();
+        inside.left += 1;
+        let number = inside.left;
+        inside.parcels.push_back(parcel);
+        self.bell.notify_all();
+        while inside.sent < number {
+            if inside.failed {
+                return Err(CollectiveError::Aborted);
+            }
+            inside = self.wake.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn goodbye(&self) {
+        let mut inside = self.lock();
+        inside.working = inside.working.saturating_sub(1);
+        drop(inside);
+        self.bell.notify_all();
+        self.wake.notify_all();
+    }
+}
+
+/// One model's view of its [`Hall`].
+pub(crate) struct RankMember {
+    hall: Arc<Hall>,
+    seat: usize,
+}
+
+impl Drop for RankMember {
+    fn drop(&mut self) {
+        self.hall.goodbye();
+    }
+}
+
+impl Collective for RankMember {
+    fn rank(&self) -> usize {
+        self.hall.first + self.seat
+    }
+
+    fn size(&self) -> usize {
+        self.hall.everywhere
+    }
+
+    fn synchronize(
+        &mut self,
+        contribution: Contribution,
+    ) -> Result<Arc<Synchronized>, CollectiveError> {
+        match self.hall.meet(self.seat, Ask::Synchronize(Box::new(contribution)))? {
+            Answer::Synchronized(synchronized) => Ok(synchronized),
+            _ => Err(CollectiveError::Aborted),
+        }
+    }
+
+    fn average(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError> {
+        match self.hall.meet(self.seat, Ask::Average(tensors))? {
+            Answer::Averaged(mean) => Ok(mean),
+            _ => Err(CollectiveError::Aborted),
+        }
+    }
+
+    fn shift(&mut self, tensors: Weights) -> Result<Arc<Weights>, CollectiveError> {
+        match self.hall.meet(self.seat, Ask::Shift(tensors))? {
+            Answer::Shifted(all) if self.seat < all.len() => Ok(Arc::clone(&all[self.seat])),
+            _ => Err(CollectiveError::Aborted),
+        }
+    }
+
+    fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError> {
+        match self.hall.meet(self.seat, Ask::Agree(verdict))? {
+            Answer::Agreed(verdict) => Ok(verdict),
+            _ => Err(CollectiveError::Aborted),
+        }
+    }
+
+    fn traffic(&mut self) -> Option<Traffic> {
+        Some(std::mem::take(&mut self.hall.lock().traffic))
+    }
+
+    fn check(&self) -> Result<(), CollectiveError> {
+        if self.hall.failed() { Err(CollectiveError::Aborted) } else { Ok(()) }
+    }
+}
+
+/// What a parcel holds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Contents {
+    /// A model's part of a state.
+    State { occasion: Occasion, model: usize, step: u64, losses: CycleLosses },
+    /// Inner weights of a model.
+    Inner { cycle: usize, model: usize, step: u64 },
+}
+
+impl Contents {
+    /// With these tensors.
+    pub(crate) fn packed(self, tensors: Vec<Weights>) -> Parcel {
+        Parcel { about: serde_json::to_string(&self).unwrap_or_default(), tensors }
+    }
+}
+
+/// Away from the files: what is to be kept is sent.
+impl Archive for Hall {
+    fn deliver(
+        &self,
+        occasion: Occasion,
+        model: usize,
+        part: ModelState,
+        _lead: Option<Lead>,
+    ) -> Result<(), TrainError> {
+        let ModelState { step, losses, state, method } = part;
+        let contents = Contents::State { occasion, model, step, losses };
+        Ok(self.send(contents.packed(vec![state.weights, state.momentum, method]))?)
+    }
+
+    fn save_inner(&self, at: InnerPosition, weights: Weights) -> Result<(), TrainError> {
+        let contents = Contents::Inner { cycle: at.cycle, model: at.replica, step: at.step };
+        Ok(self.send(contents.packed(vec![weights]))?)
+    }
+}

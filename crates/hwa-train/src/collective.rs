@@ -72,7 +72,8 @@ pub trait Collective {
     /// Stops if any model says so.
     fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError>;
 
-    /// What was exchanged with other processes since the last call, if there are any.
+    /// What was exchanged with other processes since the last call of any model here, if there
+    /// are other processes.
     fn traffic(&mut self) -> Option<Traffic> {
         None
     }

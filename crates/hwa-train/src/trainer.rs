@@ -252,7 +252,9 @@ impl<'a, C: Collective> Trainer<'a, C> {
         self.losses = CycleLosses::default();
         self.time = ModelTime::default();
         self.images = 0;
-        let (synchronization, traffic) = (began.elapsed().as_secs_f64(), self.collective.traffic());
+        let synchronization = began.elapsed().as_secs_f64();
+        // Once: the models of a process share what they exchange with others.
+        let traffic = self.leader.as_ref().and_then(|_| self.collective.traffic());
         Ok(Some((synchronized, CycleTime { synchronization, traffic, ..CycleTime::default() })))
     }
 

@@ -151,6 +151,13 @@ impl Console {
     }
 
     fn cycle_ended(&mut self, ended: &CycleEnded) {
+        // Models of other ranks are only heard of here.
+        for steps in &mut self.pulse.steps {
+            *steps = ended.step.max(*steps);
+        }
+        for model in &self.models {
+            model.bar.set_position(ended.step.max(model.bar.position()));
+        }
         self.waiting.insert(ended.cycle, ended.clone());
         // The judge is at most one cycle behind: what is older was not judged.
         self.say_cycles_before(ended.cycle.saturating_sub(1));

@@ -22,10 +22,25 @@ pub(crate) struct Environment {
     threads_per_model: usize,
     arithmetic: String,
     system: String,
+    /// The ranks of a run in several processes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<RankPlace>,
+}
+
+/// Where one of several processes runs, and what it has.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct RankPlace {
+    pub(crate) host: String,
+    /// Its models, by number.
+    pub(crate) models: Vec<usize>,
+    pub(crate) arithmetic: String,
+    /// Models that share its cores, those of other ranks included.
+    #[serde(skip)]
+    pub(crate) sharing: usize,
 }
 
 impl Environment {
-    pub(crate) fn new(threads_per_model: usize) -> Self {
+    pub(crate) fn new(threads_per_model: usize, ranks: Vec<RankPlace>) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("HWA_COMMIT"),
@@ -34,6 +49,7 @@ impl Environment {
             threads_per_model,
             arithmetic: arithmetic(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            ranks,
         }
     }
 }

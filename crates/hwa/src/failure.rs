@@ -30,6 +30,9 @@ pub(crate) enum Failure {
         /// How to go on.
         advice: String,
     },
+    /// Another rank has said what there is to say: this exit code.
+    #[cfg(feature = "mpi")]
+    Told(u8),
     /// Training was interrupted and can be resumed: exit code 130.
     Interrupted {
         /// The run directory.
@@ -43,6 +46,8 @@ impl fmt::Display for Failure {
             Self::Usage(error) | Self::Run(error) => f.write_str(&chain(error)),
             Self::Stopped { error, advice } => write!(f, "{}; {advice}", chain(error)),
             Self::Cancelled { .. } | Self::Interrupted { .. } => f.write_str("interrupted"),
+            #[cfg(feature = "mpi")]
+            Self::Told(_) => f.write_str("see rank 0"),
         }
     }
 }
@@ -53,29 +58,49 @@ impl Failure {
         Self::Usage(anyhow::Error::msg(message.into()))
     }
 
+    /// With the rank that it happened to.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn on(self, rank: &str) -> Self {
+        match self {
+            Self::Usage(error) => Self::Usage(error.context(rank.to_owned())),
+            Self::Run(error) => Self::Run(error.context(rank.to_owned())),
+            Self::Stopped { error, advice } => {
+                Self::Stopped { error: error.context(rank.to_owned()), advice }
+            }
+            other => other,
+        }
+    }
+
     /// Prints the message and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
+        ExitCode::from(self.report_code())
+    }
+
+    /// Prints the message and gives the exit code as a number.
+    pub(crate) fn report_code(self) -> u8 {
         match self {
             Self::Usage(error) => {
                 tell(format_args!("error: {}", chain(&error)));
-                ExitCode::from(2)
+                2
             }
             Self::Run(error) => {
                 tell(format_args!("error: {}", chain(&error)));
-                ExitCode::from(1)
+                1
             }
             Self::Stopped { error, advice } => {
                 tell(format_args!("error: {}\n{advice}", chain(&error)));
-                ExitCode::from(1)
+                1
             }
             Self::Cancelled { advice } => {
                 tell(format_args!("interrupted; {advice}"));
-                ExitCode::from(130)
+                130
             }
             Self::Interrupted { run } => {
                 tell(format_args!("interrupted; go on with: hwa train --resume {}", run.display()));
-                ExitCode::from(130)
+                130
             }
+            #[cfg(feature = "mpi")]
+            Self::Told(code) => code,
         }
     }
 }
@@ -171,6 +196,12 @@ impl From<SeriesError> for Failure {
 
 impl From<StudyError> for Failure {
     fn from(error: StudyError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl From<hwa_train::RanksError> for Failure {
+    fn from(error: hwa_train::RanksError) -> Self {
         Self::Run(error.into())
     }
 }

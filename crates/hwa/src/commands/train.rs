@@ -1,5 +1,11 @@
 //! `hwa train`: an experiment from beginning to end.
 
+#[cfg(feature = "mpi")]
+mod ranked;
+#[cfg(not(feature = "mpi"))]
+#[path = "train/unranked.rs"]
+mod ranked;
+
 use std::fmt::Display;
 use std::io;
 use std::panic;
@@ -14,15 +20,15 @@ use hwa_report::PageOptions;
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, LogTable,
-    Method, Model, Observer, Outcome, Replica, ReplicaError, Run, SealedTest, Settings, Started,
-    TrainError,
+    Method, Model, Observer, Outcome, Ranks, Replica, ReplicaError, Run, SealedTest, Settings,
+    Started, TrainError,
 };
 use serde_json::Value;
 
 use crate::about::About;
 use crate::arguments::Train;
 use crate::console::Console;
-use crate::environment::{self, Environment, Resumed};
+use crate::environment::{self, Environment, RankPlace, Resumed};
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::notices;
@@ -39,34 +45,58 @@ const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
-    let plan = Planned::new(arguments)?;
-    let dir = match &arguments.resume {
-        Some(path) => RunDir::open(path)?,
-        None => plan.create(arguments.out.as_deref())?,
-    };
-    let finished = dir.summary().is_file();
-    if finished {
-        tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
+    match hwa_mpi::launched() {
+        // Whoever holds the leash has started one process, and means one.
+        Some(launch) if !arguments.leash => ranked::train(arguments, launch),
+        _ => Planned::new(arguments)?.run(arguments, None),
     }
-    let outcome = plan.train(arguments, &dir);
-    let mut left_out = LeftOut::of(&plan.source);
-    // A list that cannot be kept is no reason to withhold the result.
-    if let Err(error) = left_out.merge_into(&dir.left_out()) {
-        tell(format_args!("the images that were left out could not be listed: {error}"));
+}
+
+impl Planned {
+    /// Trains and shows the result; with other ranks, if there are some.
+    pub(crate) fn run(
+        &self,
+        arguments: &Train,
+        ranks: Option<&mut Ranks<'_>>,
+    ) -> Result<(), Failure> {
+        let dir = match &arguments.resume {
+            Some(path) => RunDir::open(path)?,
+            None => self.create(arguments.out.as_deref())?,
+        };
+        let finished = dir.summary().is_file();
+        if finished {
+            tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
+        }
+        let outcome = self.train(arguments, &dir, ranks);
+        self.conclude(arguments, &dir, outcome, finished)
     }
-    left_out.tell();
-    match outcome? {
-        Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
-        Outcome::Finished(summary) => {
-            if !finished || !dir.page().exists() {
-                draw_or_say_why_not(&dir);
+
+    fn conclude(
+        &self,
+        arguments: &Train,
+        dir: &RunDir,
+        outcome: Result<Outcome, Failure>,
+        finished: bool,
+    ) -> Result<(), Failure> {
+        let mut left_out = LeftOut::of(&self.source);
+        // A list that cannot be kept is no reason to withhold the result.
+        if let Err(error) = left_out.merge_into(&dir.left_out()) {
+            tell(format_args!("the images that were left out could not be listed: {error}"));
+        }
+        left_out.tell();
+        match outcome? {
+            Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
+            Outcome::Finished(summary) => {
+                if !finished || !dir.page().exists() {
+                    draw_or_say_why_not(dir);
+                }
+                // Curves that cannot be read are no reason to withhold the result.
+                let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
+                let also = (self.offers(), curves.as_deref().unwrap_or_default());
+                let text = describe(dir.path(), &summary, &self.settings.plan.windows, also);
+                show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
+                Ok(())
             }
-            // Curves that cannot be read are no reason to withhold the result.
-            let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
-            let also = (plan.offers(), curves.as_deref().unwrap_or_default());
-            let text = describe(dir.path(), &summary, &plan.settings.plan.windows, also);
-            show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
-            Ok(())
         }
     }
 }
@@ -82,6 +112,8 @@ pub(crate) struct Planned {
     spec: ModelSpec,
     /// What the models begin with, if it is not drawn.
     initial: Option<Weights>,
+    /// Where the ranks are, and what they have; nothing, if this is the only process.
+    ranks: Vec<RankPlace>,
 }
 
 impl Planned {
@@ -119,14 +151,15 @@ impl Planned {
         experiment.data.validation = Some(source.splits.validation.len());
         experiment.data.digest.clone_from(&source.digest);
         let experiment = experiment.resolved();
-        Ok(Self { experiment, folder, settings, technique, source, spec, initial })
+        let ranks = Vec::new();
+        Ok(Self { experiment, folder, settings, technique, source, spec, initial, ranks })
     }
 
     /// A new run directory with the resolved experiment in it.
     fn create(&self, out: Option<&Path>) -> Result<RunDir, Failure> {
         let path = out.map_or_else(|| vacant(&self.folder), Path::to_owned);
         let dir = RunDir::create(&path)?;
-        let environment = Environment::new(self.threads());
+        let environment = self.environment();
         let environment = serde_json::to_string_pretty(&environment)?;
         write_atomically(&dir.environment(), |file| writeln!(file, "{environment}"))?;
         let text = self.experiment.to_commented_toml()?;
@@ -147,11 +180,37 @@ impl Planned {
     }
 
     fn threads(&self) -> usize {
-        let shared = environment::cores() / self.settings.plan.num_models.get();
+        let models = self.settings.plan.num_models.get();
+        self.threads_for(self.ranks.first().map_or(models, |place| place.sharing))
+    }
+
+    /// Threads for each of so many models that share the cores of this process.
+    fn threads_for(&self, sharing: usize) -> usize {
+        let shared = environment::cores() / sharing.max(1);
         self.experiment.threads.map_or(shared.max(1), |threads| threads.get())
     }
 
-    fn train(&self, arguments: &Train, dir: &RunDir) -> Result<Outcome, Failure> {
+    fn environment(&self) -> Environment {
+        Environment::new(self.threads(), self.ranks.clone())
+    }
+
+    /// What decides the bits: that of all ranks.
+    fn arithmetic(&self) -> String {
+        let mut all = vec![environment::arithmetic()];
+        for place in &self.ranks {
+            if !all.contains(&place.arithmetic) {
+                all.push(place.arithmetic.clone());
+            }
+        }
+        all.join("; ")
+    }
+
+    fn train(
+        &self,
+        arguments: &Train,
+        dir: &RunDir,
+        ranks: Option<&mut Ranks<'_>>,
+    ) -> Result<Outcome, Failure> {
         let voice = Voice::new(arguments.plain);
         notices::show(voice.clone());
         let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded(dir));
@@ -180,7 +239,7 @@ impl Planned {
             dir,
             identity: Identity {
                 experiment: identity(&self.experiment)?,
-                arithmetic: environment::arithmetic(),
+                arithmetic: self.arithmetic(),
                 allow_other_arithmetic: arguments.allow_other_arithmetic,
             },
             threads_per_model: self.threads(),
@@ -190,7 +249,11 @@ impl Planned {
         if arguments.resume.is_some() && !dir.summary().is_file() {
             self.record_environment(&run).map_err(|error| explained(error, &run))?;
         }
-        run.train().map_err(|error| explained(error, &run))
+        let outcome = match ranks {
+            None => run.train(),
+            Some(ranks) => run.train_with(ranks),
+        };
+        outcome.map_err(|error| explained(error, &run))
     }
 
     /// A model with initial weights: drawn, or those of a file.
@@ -219,7 +282,7 @@ impl Planned {
     fn record_environment(&self, run: &Run<'_>) -> Result<(), TrainError> {
         let models = self.settings.plan.num_models.get();
         let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
-        let resumed = Resumed { after_steps: steps, environment: Environment::new(self.threads()) };
+        let resumed = Resumed { after_steps: steps, environment: self.environment() };
         if let Err(failure) = resumed.record(&run.dir.environment()) {
             tell(format_args!("the environment could not be recorded: {failure}"));
         }
@@ -536,6 +599,12 @@ fn vacant(name: &str) -> PathBuf {
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.
 pub(crate) fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
+    interrupt_with(move || {
+        voice.say("interrupted: finishing what is under way and saving (again to leave at once)");
+    })
+}
+
+fn interrupt_with(say: impl Fn() + Send + 'static) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::new();
     let request = interrupt.clone();
     let handler = move || {
@@ -543,7 +612,7 @@ pub(crate) fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
             std::process::exit(130);
         }
         request.request();
-        voice.say("interrupted: finishing what is under way and saving (again to leave at once)");
+        say();
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)

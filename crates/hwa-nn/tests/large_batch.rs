@@ -22,8 +22,8 @@ use hwa_nn::ops::Convolution;
 use hwa_nn::{BurnReplica, Features, Init, Network, NnError, Pass, SgdConfig, Task};
 use hwa_store::{RunDir, read_tensors};
 use hwa_train::{
-    Checkpoints, Evaluate, Event, Every, Identity, Interrupt, MomentumAtSync, Observer, Outcome,
-    Replica, Run, SealedTest, Settings, Step,
+    Checkpoints, Evaluate, Event, Every, Identity, Interrupt, MomentumAtSync, Observer,
+    OnLostReplica, Outcome, Replica, Run, SealedTest, Settings, Step,
 };
 
 const STEPS: u64 = 20;
@@ -115,6 +115,7 @@ fn settings() -> Settings {
             inner_every: None,
             state_every: NonZeroU64::new(STEPS).unwrap(),
         },
+        on_lost_replica: OnLostReplica::Stop,
     }
 }
 

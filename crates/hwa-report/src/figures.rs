@@ -229,8 +229,27 @@ impl Record {
         if values.iter().sum::<f64>() <= 0.0 {
             return None;
         }
-        let bars = vec![(self.label(), values)];
-        Some(time_figure(bars))
+        let mut figure = time_figure(vec![(self.label(), values)]);
+        if let Some(traffic) = self.traffic() {
+            figure.caption = format!("{} {traffic}", figure.caption);
+        }
+        Some(figure)
+    }
+
+    /// What processes exchanged, and which share of the time that took; nothing, of a run in one
+    /// process.
+    fn traffic(&self) -> Option<String> {
+        let exchanged = self.cycles.iter().filter_map(|cycle| cycle.time.traffic);
+        let (bytes, seconds) =
+            exchanged.fold((0, 0.0), |(b, s), traffic| (b + traffic.bytes, s + traffic.seconds));
+        let whole = self.cycles.last()?.time.elapsed;
+        (bytes > 0 && whole > 0.0).then(|| {
+            let (megabytes, share) = (bytes as f64 / 1e6, 100.0 * seconds / whole);
+            format!(
+                "The leading process exchanged {megabytes:.1} MB with others, in {share:.2} % of \
+                 the time."
+            )
+        })
     }
 
     /// Minutes in steps, waiting for data, synchronizing, and of the judge beside them.
@@ -500,6 +519,8 @@ fn later_range(series: &[Series], marks: &[Mark]) -> Range<f64> {
 
 #[cfg(test)]
 mod tests {
+    use hwa_train::{CycleEnded, CycleTime, Traffic};
+
     use super::*;
 
     fn series(points: &[(f64, f64)]) -> Vec<Series> {
@@ -514,5 +535,23 @@ mod tests {
         assert_eq!(later_range(&series(&points), &[]), 94.5..96.5);
         points.truncate(3);
         assert!(later_range(&series(&points), &[]).start < 10.0, "a short run is shown whole");
+    }
+
+    #[test]
+    fn traffic_is_told_with_its_share_of_the_time() {
+        let cycle = |elapsed, bytes, seconds| {
+            let traffic = Some(Traffic { bytes, seconds });
+            let time = CycleTime { elapsed, traffic, ..CycleTime::default() };
+            CycleEnded { time, ..CycleEnded::default() }
+        };
+        let mut record = Record::default();
+        assert_eq!(record.traffic(), None);
+        record.cycles = vec![cycle(10.0, 1_500_000, 0.2), cycle(20.0, 2_500_000, 0.1)];
+        // 0.3 of 20 seconds.
+        let told = "The leading process exchanged 4.0 MB with others, in 1.50 % of the time.";
+        assert_eq!(record.traffic().as_deref(), Some(told));
+        record.cycles[0].time.traffic = None;
+        record.cycles[1].time.traffic = None;
+        assert_eq!(record.traffic(), None, "in one process");
     }
 }

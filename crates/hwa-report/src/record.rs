@@ -51,6 +51,7 @@ impl Record {
             Event::Finished(summary) => self.summary = Some(*summary),
             Event::Resumed { .. }
             | Event::Stepped(_)
+            | Event::ReplicaLost { .. }
             | Event::Interrupted { .. }
             | Event::Unknown => {}
         }

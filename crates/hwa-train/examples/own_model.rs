@@ -16,8 +16,8 @@ use hwa_data::{Batch, DataError, OpenOptions, Position};
 use hwa_store::{RunDir, write_atomically};
 use hwa_train::{
     Averaging, Candidates, Checkpoints, Descent, Evaluate, Event, Every, Identity, Init, Interrupt,
-    Observer, Outcome, Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest,
-    Settings, State, StepStats, Tally,
+    Observer, OnLostReplica, Outcome, Recalibration, Replica, ReplicaError, Run, RunningStatistics,
+    SealedTest, Settings, State, StepStats, Tally,
 };
 
 // ANCHOR: replica
@@ -245,5 +245,6 @@ fn settings() -> Result<Settings, Box<dyn Error>> {
             inner_every: None,
             state_every: steps(34)?,
         },
+        on_lost_replica: OnLostReplica::Stop,
     })
 }

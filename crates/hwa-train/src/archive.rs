@@ -3,6 +3,7 @@
 use hwa_core::{InnerWeights, Weights};
 use hwa_store::{CheckpointStore, InnerPosition};
 
+use crate::collective::Loss;
 use crate::error::TrainError;
 use crate::state::{Lead, ModelState, Occasion, StateStore};
 
@@ -16,6 +17,9 @@ pub(crate) trait Archive: Sync {
         part: ModelState,
         lead: Option<Lead>,
     ) -> Result<(), TrainError>;
+
+    /// A model is lost: states are complete without it.
+    fn lose(&self, loss: Loss) -> Result<(), TrainError>;
 
     /// Inner weights that were asked for.
     fn save_inner(&self, at: InnerPosition, weights: Weights) -> Result<(), TrainError>;
@@ -36,6 +40,10 @@ impl Archive for Files {
         lead: Option<Lead>,
     ) -> Result<(), TrainError> {
         self.states.deliver(occasion, model, &part, lead)
+    }
+
+    fn lose(&self, loss: Loss) -> Result<(), TrainError> {
+        self.states.lose(loss)
     }
 
     fn save_inner(&self, at: InnerPosition, weights: Weights) -> Result<(), TrainError> {

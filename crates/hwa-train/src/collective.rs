@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hwa_core::{InnerWeights, OuterWeights, Statistics, Weights, WeightsError, mean};
+use serde::{Deserialize, Serialize};
 
 use crate::event::{ModelReport, Traffic};
 
@@ -28,9 +29,22 @@ pub struct Synchronized {
     pub outer: OuterWeights,
     /// What each model reports of the cycle, in the order of the models.
     pub reports: Vec<ModelReport>,
-    /// The complete models before they were averaged, where they were handed in; in the process
-    /// of the first model, which is the one that looks at them.
+    /// The complete models before they were averaged, where they were handed in; in several
+    /// processes only in that of the first model, and if it wants them.
     pub models: Vec<Weights>,
+    /// The models that were lost so far, and are in none of the above.
+    pub lost: Vec<Loss>,
+}
+
+/// A model that failed, while the others went on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The model's number.
+    pub model: usize,
+    /// Its steps so far, if they are known.
+    pub step: Option<u64>,
+    /// Why.
+    pub reason: String,
 }
 
 /// What a model brings to a synchronization.
@@ -40,8 +54,11 @@ pub struct Contribution {
     pub inner: InnerWeights,
     /// Its report; the distance is filled in by the synchronization.
     pub report: ModelReport,
-    /// The complete model, if it is to be looked at later.
+    /// The complete model, if it may be looked at later.
     pub model: Option<Weights>,
+    /// Whether this model knows that complete models are looked at later. The first one does
+    /// know: otherwise they need not travel.
+    pub models_wanted: bool,
 }
 
 /// The models' common operations, as one of them sees them.
@@ -132,13 +149,20 @@ struct Shared {
     tables: Mutex<Tables>,
     wake: Condvar,
     size: usize,
+    /// Whether the others go on when one is lost. Then nobody is taken to have failed because
+    /// it has left.
+    tolerant: bool,
 }
 
 #[derive(Debug)]
 struct Tables {
+    /// By seat: whether it stays empty.
+    empty: Vec<bool>,
+    losses: Vec<Loss>,
     synchronizations: Table<Contribution, Synchronized>,
     averages: Table<Weights, Weights>,
-    shifts: Table<Weights, Vec<Arc<Weights>>>,
+    /// By seat, in their order.
+    shifts: Table<Weights, Vec<(usize, Arc<Weights>)>>,
     verdicts: Table<Verdict, Verdict>,
 }
 
@@ -154,6 +178,17 @@ impl<T, R> Table<T, R> {
     fn new(size: usize) -> Self {
         Self { seats: (0..size).map(|_| None).collect(), round: 0, outcome: None }
     }
+
+    /// Whether everybody is there who can come.
+    fn is_full(&self, empty: &[bool]) -> bool {
+        self.seats.iter().zip(empty).all(|(seat, empty)| seat.is_some() || *empty)
+    }
+
+    /// What was put down, with the seats, in their order.
+    fn clear(&mut self) -> Vec<(usize, T)> {
+        let seats = self.seats.iter_mut().enumerate();
+        seats.filter_map(|(seat, item)| Some((seat, item.take()?))).collect()
+    }
 }
 
 /// How often a waiting thread looks for an interrupt, which cannot wake it.
@@ -162,7 +197,19 @@ const PATROL: Duration = Duration::from_millis(50);
 impl ThreadGroup {
     /// A group of `size` threads that heeds `interrupt`.
     pub fn new(size: usize, interrupt: Interrupt) -> Self {
+        Self::with(size, interrupt, false)
+    }
+
+    /// A group in which the others go on when one is lost: [`Self::lose`] or [`Self::abort`] has
+    /// to be called for whoever fails.
+    pub fn tolerant(size: usize, interrupt: Interrupt) -> Self {
+        Self::with(size, interrupt, true)
+    }
+
+    fn with(size: usize, interrupt: Interrupt, tolerant: bool) -> Self {
         let tables = Tables {
+            empty: vec![false; size],
+            losses: Vec::new(),
             synchronizations: Table::new(size),
             averages: Table::new(size),
             shifts: Table::new(size),
@@ -174,8 +221,19 @@ impl ThreadGroup {
             tables: tables.into(),
             wake: Condvar::new(),
             size,
+            tolerant,
         };
         Self { shared: Arc::new(shared), interrupt }
+    }
+
+    /// Lets the others go on without the thread of this rank, which does not come any more.
+    pub fn lose(&self, rank: usize, loss: Loss) {
+        let mut tables = self.lock();
+        tables.empty[rank] = true;
+        tables.losses.push(loss);
+        tables.losses.sort_by_key(|loss| loss.model);
+        drop(tables);
+        self.shared.wake.notify_all();
     }
 
     /// The group as one of its threads sees it.
@@ -211,7 +269,7 @@ impl ThreadGroup {
         item: T,
         heeds_interrupt: bool,
         table: impl Fn(&mut Tables) -> &mut Table<T, R>,
-        combine: impl FnOnce(Vec<T>) -> Result<R, WeightsError>,
+        combine: impl FnOnce(Vec<(usize, T)>, &[Loss]) -> Result<R, WeightsError>,
     ) -> Result<Arc<R>, CollectiveError> {
         let mut tables = self.lock();
         if self.failed() {
@@ -224,13 +282,21 @@ impl ThreadGroup {
         let mine = table(&mut tables);
         let round = mine.round;
         mine.seats[rank] = Some(item);
-        if mine.seats.iter().all(Option::is_some) {
-            let items = mine.seats.iter_mut().filter_map(Option::take).collect();
-            mine.outcome = Some(combine(items).map(Arc::new));
-            mine.round += 1;
-            self.shared.wake.notify_all();
-        }
+        let mut combine = Some(combine);
         loop {
+            let empty = std::mem::take(&mut tables.empty);
+            let mine = table(&mut tables);
+            let full = mine.round == round && mine.is_full(&empty);
+            let items = if full { mine.clear() } else { Vec::new() };
+            tables.empty = empty;
+            // The last one to come; or anyone, if the last one is not coming.
+            if let (true, Some(combine)) = (full, combine.take_if(|_| full)) {
+                let outcome = combine(items, &tables.losses).map(Arc::new);
+                let mine = table(&mut tables);
+                mine.outcome = Some(outcome);
+                mine.round += 1;
+                self.shared.wake.notify_all();
+            }
             let mine = table(&mut tables);
             if let (true, Some(outcome)) = (mine.round > round, &mine.outcome) {
                 return outcome.clone().map_err(CollectiveError::from);
@@ -261,8 +327,10 @@ pub struct ThreadMember {
 
 impl Drop for ThreadMember {
     fn drop(&mut self) {
-        self.group.shared.left.store(true, Ordering::Release);
-        self.group.wake_all();
+        if !self.group.shared.tolerant {
+            self.group.shared.left.store(true, Ordering::Release);
+            self.group.wake_all();
+        }
     }
 }
 
@@ -284,7 +352,8 @@ impl Collective for ThreadMember {
             contribution,
             true,
             |t| &mut t.synchronizations,
-            |models| {
+            |models, losses| {
+                let models: Vec<Contribution> = models.into_iter().map(|(_, mine)| mine).collect();
                 let inner: Vec<&InnerWeights> = models.iter().map(|m| &m.inner).collect();
                 let outer = OuterWeights::average(&inner)?;
                 let mut reports: Vec<ModelReport> =
@@ -293,7 +362,7 @@ impl Collective for ThreadMember {
                     report.distance = distance(inner, &outer);
                 }
                 let models = models.into_iter().filter_map(|m| m.model).collect();
-                Ok(Synchronized { outer, reports, models })
+                Ok(Synchronized { outer, reports, models, lost: losses.to_vec() })
             },
         )
     }
@@ -304,7 +373,10 @@ impl Collective for ThreadMember {
             tensors,
             false,
             |t| &mut t.averages,
-            |members| mean(&members.iter().collect::<Vec<_>>(), Statistics::Average),
+            |members, _| {
+                let members: Vec<&Weights> = members.iter().map(|(_, mine)| mine).collect();
+                mean(&members, Statistics::Average)
+            },
         )
     }
 
@@ -314,9 +386,11 @@ impl Collective for ThreadMember {
             tensors,
             false,
             |t| &mut t.shifts,
-            |all| Ok(all.into_iter().map(Arc::new).collect()),
+            |all, _| Ok(all.into_iter().map(|(seat, mine)| (seat, Arc::new(mine))).collect()),
         )?;
-        Ok(Arc::clone(&all[(self.rank + all.len() - 1) % all.len()]))
+        let before = all.iter().rev().find(|(seat, _)| *seat < self.rank).or(all.last());
+        let (_, tensors) = before.ok_or(WeightsError::Empty)?;
+        Ok(Arc::clone(tensors))
     }
 
     fn agree(&mut self, verdict: Verdict) -> Result<Verdict, CollectiveError> {
@@ -325,8 +399,8 @@ impl Collective for ThreadMember {
             verdict,
             false,
             |t| &mut t.verdicts,
-            |all| {
-                let stop = all.contains(&Verdict::Stop);
+            |all, _| {
+                let stop = all.iter().any(|(_, verdict)| *verdict == Verdict::Stop);
                 Ok(if stop { Verdict::Stop } else { Verdict::Continue })
             },
         )?;
@@ -360,7 +434,8 @@ mod tests {
         let mut weights = Weights::new();
         weights.insert("w", Tensor::parameter(vec![1], vec![x]).unwrap()).unwrap();
         let inner = InnerWeights::new(weights);
-        Contribution { inner, report: ModelReport::default(), model: None }
+        let report = ModelReport::default();
+        Contribution { inner, report, model: None, models_wanted: false }
     }
 
     fn value(weights: &Weights) -> f32 {
@@ -446,6 +521,28 @@ mod tests {
                 || matches!(member.agree(Verdict::Continue), Err(CollectiveError::Aborted))
         });
         assert_eq!(results, [true, true]);
+    }
+
+    #[test]
+    fn the_others_go_on_without_a_thread_that_is_lost() {
+        let loss = Loss { model: 1, step: Some(7), reason: "it broke".to_owned() };
+        let group = ThreadGroup::tolerant(3, Interrupt::new());
+        let results = together(&group, |mut member| {
+            if member.rank() == 1 {
+                // The others wait for it by now, or will come.
+                thread::sleep(Duration::from_millis(20));
+                member.group.lose(1, loss.clone());
+                return Vec::new();
+            }
+            let mine: Weights = (*contribution(member.rank() as f32).inner).clone();
+            let synced = member.synchronize(contribution(member.rank() as f32)).unwrap();
+            assert_eq!((synced.reports.len(), &synced.lost), (2, &vec![loss.clone()]));
+            let average = member.average(mine.clone()).unwrap();
+            let before = member.shift(mine).unwrap();
+            vec![value(&synced.outer), value(&average), value(&before)]
+        });
+        // The mean of 0 and 2 is 1; each follows the other.
+        assert_eq!(results, [vec![1.0, 1.0, 2.0], vec![], vec![1.0, 1.0, 0.0]]);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 
 use hwa_data::{Subset, Transform};
 
-use crate::collective::{Collective, Interrupt, ThreadGroup};
+use crate::collective::{Collective, Interrupt, Loss, ThreadGroup};
 use crate::error::TrainError;
 use crate::event::{Event, Observer};
 use crate::leader::{Closing, Leader};
 use crate::ranks::{Blocks, Hall, Ranks, Service};
 use crate::run::BuildReplica;
-use crate::settings::{Init, Settings};
+use crate::settings::{Init, OnLostReplica, Settings};
 use crate::state::ModelState;
 use crate::technique::BuildTechnique;
 use crate::trainer::{Ending, Model, Session, Trainer};
@@ -69,6 +69,7 @@ impl<'a> Crew<'a> {
             let (number, leader) = (self.models[place], leader.take());
             let model = move || {
                 let ending = self.run_model(place, leader);
+                let ending = ending.or_else(|error| self.go_on_without(place, error));
                 if ending.is_err() {
                     self.meeting.abort();
                 }
@@ -83,6 +84,21 @@ impl<'a> Crew<'a> {
             }
         }
         Ok(models)
+    }
+
+    /// The others go on, if they shall, and if the one that failed does not lead them.
+    fn go_on_without(&self, place: usize, error: TrainError) -> Result<Ending, TrainError> {
+        let shall = self.session.settings.on_lost_replica == OnLostReplica::Continue;
+        match (&self.meeting, error.lost_model()) {
+            (Meeting::Threads(group), Some(step)) if shall && place > 0 => {
+                let loss = Loss { model: self.models[place], step, reason: error.to_string() };
+                // First: a state that the others save knows of it.
+                self.session.archive.lose(loss.clone())?;
+                group.lose(place, loss);
+                Ok(Ending::Lost)
+            }
+            _ => Err(error),
+        }
     }
 
     fn run_model(&self, place: usize, leader: Option<Leader<'_>>) -> Result<Ending, TrainError> {
@@ -130,7 +146,7 @@ pub(crate) fn ended(
     for ending in endings {
         match ending {
             Ok(Ending::Done(mine)) => closing = closing.or(mine),
-            Ok(Ending::Interrupted) => {}
+            Ok(Ending::Interrupted | Ending::Lost) => {}
             Err(error) if error.is_echo() => echo = Some(error),
             Err(error) => return Err(error),
         }

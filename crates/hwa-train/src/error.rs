@@ -174,6 +174,31 @@ pub enum TrainError {
         /// What the state was computed with.
         found: String,
     },
+    /// There are more processes than models.
+    #[error(
+        "{ranks} ranks are too many for {models} models: every rank needs one \
+         (hwa.num_models is the number of all)"
+    )]
+    TooManyRanks {
+        /// The processes.
+        ranks: usize,
+        /// The models that are not lost.
+        models: usize,
+    },
+    /// There is no state that a model could be left out of.
+    #[error("there is no state yet that a model could be left out of")]
+    NoState,
+    /// A model that is to be left out is not there.
+    #[error("there is no model {model}; there are {there:?}")]
+    NoSuchModel {
+        /// The model.
+        model: usize,
+        /// Those that are there.
+        there: Vec<usize>,
+    },
+    /// All models are to be left out.
+    #[error("no model would be left")]
+    NoModelLeft,
     /// A saved state is inconsistent.
     #[error("{}: {reason}", path.display())]
     BadState {
@@ -203,6 +228,18 @@ impl TrainError {
             Self::BadState { path, .. } => path.starts_with(folder),
             Self::Store(error) => error.path().starts_with(folder),
             _ => false,
+        }
+    }
+
+    /// Whether it is a model that failed, and nothing that the others need; and after which step.
+    pub(crate) fn lost_model(&self) -> Option<Option<u64>> {
+        match self {
+            Self::Replica { step, .. }
+            | Self::Diverged { step, .. }
+            | Self::NotFinite { step, .. }
+            | Self::LoaderEnded { step, .. } => Some(Some(*step)),
+            Self::Panicked { .. } | Self::Data(_) => Some(None),
+            _ => None,
         }
     }
 

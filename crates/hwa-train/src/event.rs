@@ -49,6 +49,18 @@ pub enum Event {
     CycleEnded(CycleEnded),
     /// The judge has looked at a cycle.
     Judged(Box<Judged>),
+    /// A model failed, or was left out, and the others went on without it.
+    ReplicaLost {
+        /// The model.
+        #[serde(default)]
+        replica: usize,
+        /// Its steps so far, if they are known.
+        #[serde(default)]
+        step: Option<u64>,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
     /// The averaged curve had stopped getting better.
     StoppedEarly {
         /// The last cycle.
@@ -381,7 +393,7 @@ mod tests {
         for name in ["started", "resumed", "stepped", "cycle_ended", "judged"] {
             assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
         }
-        for name in ["stopped_early", "interrupted", "finished"] {
+        for name in ["stopped_early", "interrupted", "finished", "replica_lost"] {
             assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
         }
     }

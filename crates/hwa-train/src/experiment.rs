@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use hwa_data::{CropKind, FileOptions, OnBadImage, OpenOptions, ViewOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Init, MomentumAtSync};
+use crate::settings::{Init, MomentumAtSync, OnLostReplica};
 use crate::span::Span;
 
 /// One experiment.
@@ -332,6 +332,9 @@ pub struct Hwa {
     pub init: Option<Init>,
     /// What becomes of momentum when weights are averaged.
     pub momentum_at_sync: MomentumAtSync,
+    /// Whether the others go on when a model fails; by default they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_lost_replica: Option<OnLostReplica>,
 }
 
 /// One window length or several.
@@ -589,6 +592,7 @@ impl Default for Hwa {
             window_stride: NonZeroUsize::MIN,
             init: None,
             momentum_at_sync: MomentumAtSync::default(),
+            on_lost_replica: None,
         }
     }
 }

@@ -111,6 +111,11 @@ impl JudgeDesk<'_> {
         Ok(())
     }
 
+    /// The verdict that was waited for and was not taken.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        self.answer.as_ref().map(|answer| answer.verdict)
+    }
+
     /// Takes the answer that was waited for, if there was one to wait for.
     pub(crate) fn take(&mut self) -> Option<Answer> {
         let answer = self.answer.take();

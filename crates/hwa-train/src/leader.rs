@@ -1,11 +1,12 @@
 //! What the first model does for all: store, log, and talk to the judge.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use hwa_core::{Cycle, OuterWeights, Weights};
 
 use crate::archive::Files;
-use crate::collective::{CollectiveError, Synchronized, Verdict};
+use crate::collective::{CollectiveError, Loss, Synchronized, Verdict};
 use crate::error::TrainError;
 use crate::event::{CycleEnded, CycleTime, Event, announce};
 use crate::judge::{Case, JudgeDesk, JudgeState};
@@ -32,6 +33,12 @@ pub(crate) struct Leader<'a> {
     last: Option<LastCycle>,
     /// The cycle whose models were last saved for its judgement.
     models_saved: Option<usize>,
+    /// How many models the cycle had whose verdict is out, if some are lost.
+    pending_models: Option<usize>,
+    /// Losses of earlier sessions that are not in the log yet.
+    unrecorded: Vec<Loss>,
+    /// Models whose loss this session has put there.
+    recorded: BTreeSet<usize>,
 }
 
 /// What is known when training is over.
@@ -83,19 +90,22 @@ impl<'a> Leader<'a> {
             last: None,
             // The state that is gone on from has them.
             models_saved: lead.pending,
+            pending_models: lead.pending_models,
+            unrecorded: lead.unrecorded.clone(),
+            recorded: BTreeSet::new(),
         };
         if let Some(number) = lead.pending {
-            leader.hand_in_again(number)?;
+            leader.hand_in_again(number, lead.pending_models)?;
         }
         Ok(leader)
     }
 
     /// A verdict that was still out when the state was saved is asked for again.
-    fn hand_in_again(&mut self, number: usize) -> Result<(), TrainError> {
+    fn hand_in_again(&mut self, number: usize, models: Option<usize>) -> Result<(), TrainError> {
         let Some(cycle) = self.session.settings.plan.cycle(number) else { return Ok(()) };
         let outer = self.files.checkpoints.load_outer(number)?;
         let inner = match self.session.settings.judges_models() {
-            true => self.files.states.load_pending(number)?,
+            true => self.files.states.load_pending(number, models)?,
             false => Vec::new(),
         };
         self.desk.hand_in(Case { cycle, outer, inner });
@@ -111,6 +121,11 @@ impl<'a> Leader<'a> {
         self.desk.wait(check)
     }
 
+    /// Whether the verdict that was waited for ends the run after this cycle.
+    pub(crate) fn will_stop(&self) -> bool {
+        self.desk.verdict() == Some(Verdict::Stop)
+    }
+
     /// Stores and logs a cycle, hands it to the judge, and returns the verdict on
     /// the cycle before, which was waited for.
     pub(crate) fn consider(
@@ -122,6 +137,7 @@ impl<'a> Leader<'a> {
         let settings = self.session.settings;
         let outer = &synchronized.outer;
         self.files.checkpoints.save_outer(cycle.number, cycle.end, outer)?;
+        self.record_losses(&synchronized.lost)?;
         let ended = Event::CycleEnded(CycleEnded {
             cycle: cycle.number,
             step: cycle.end,
@@ -135,12 +151,25 @@ impl<'a> Leader<'a> {
         let verdict = self.hear()?;
         let inner = if settings.judges_models() { synchronized.models.clone() } else { Vec::new() };
         self.desk.hand_in(Case { cycle: *cycle, outer: outer.clone(), inner });
+        self.pending_models = self.files.states.fewer(synchronized.reports.len());
         self.last = Some(LastCycle {
             cycle: cycle.number,
             outer: outer.clone(),
             inner: synchronized.models.clone(),
         });
         Ok(verdict)
+    }
+
+    fn record_losses(&mut self, lost: &[Loss]) -> Result<(), TrainError> {
+        let earlier = std::mem::take(&mut self.unrecorded);
+        for Loss { model, step, reason } in earlier.into_iter().chain(lost.iter().cloned()) {
+            if self.recorded.insert(model) {
+                let event = Event::ReplicaLost { replica: model, step, reason };
+                self.log.record(&event)?;
+                announce(self.session.observer, &event);
+            }
+        }
+        Ok(())
     }
 
     fn hear(&mut self) -> Result<Verdict, TrainError> {
@@ -172,6 +201,9 @@ impl<'a> Leader<'a> {
             events_bytes: self.log.synced_bytes()?,
             judge: self.judge.clone(),
             pending,
+            pending_models: pending.and(self.pending_models),
+            unrecorded: Vec::new(),
+            recorded: self.recorded.clone(),
             elapsed: self.elapsed(),
             judging: self.judge_seconds,
             used: self.usage(),

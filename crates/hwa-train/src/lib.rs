@@ -36,8 +36,8 @@ mod trainer;
 mod usage;
 
 pub use collective::{
-    Collective, CollectiveError, Contribution, Interrupt, Synchronized, ThreadGroup, ThreadMember,
-    Verdict,
+    Collective, CollectiveError, Contribution, Interrupt, Loss, Synchronized, ThreadGroup,
+    ThreadMember, Verdict,
 };
 pub use crew::Assistant;
 pub use descent::Descent;
@@ -67,7 +67,8 @@ pub use replica::{
 pub use run::{BuildReplica, Outcome, Run};
 pub use scale::{Scaled, scaled};
 pub use settings::{
-    Candidates, Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, Settings,
+    Candidates, Checkpoints, Evaluate, Every, Init, JUDGE_SHARE, MomentumAtSync, OnLostReplica,
+    Settings,
 };
 pub use span::{Span, SpanError};
 pub use state::{Identity, SavedState, has_state};

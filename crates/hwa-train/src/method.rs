@@ -77,6 +77,7 @@ impl Experiment {
                 test_curve: self.evaluate.test_curve,
             },
             checkpoints: self.checkpoints(&scale)?,
+            on_lost_replica: self.hwa.on_lost_replica.unwrap_or_default(),
         };
         self.check_against(&settings)?;
         Ok(settings)

@@ -1,9 +1,10 @@
 //! A run: K models and a judge in threads, from the beginning or a saved state.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use hwa_core::SlideWindow;
 use hwa_data::{Part, Subset, Transform, steps_per_epoch};
@@ -22,11 +23,10 @@ use crate::log::EventLog;
 use crate::measure::Bench;
 use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, Service};
 use crate::replica::{Replica, ReplicaError};
-use crate::settings::Settings;
-use crate::state::{Identity, Lead, SavedState, StateStore};
+use crate::settings::{OnLostReplica, Settings};
+use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
 use crate::technique::BuildTechnique;
 use crate::trainer::{Ending, Session};
-use crate::usage::Usage;
 
 /// Builds a replica in the thread that calls it, with the initial weights of the
 /// given model number. Replicas are built, never cloned.
@@ -100,27 +100,11 @@ impl Run<'_> {
             announce(self.observer, &Event::Finished(Box::new(summary.clone())));
             return Ok(Outcome::Finished(Box::new(summary)));
         }
-        let beginning = || Lead {
-            events_bytes: 0,
-            judge: JudgeState::new(self.settings),
-            pending: None,
-            elapsed: 0.0,
-            judging: 0.0,
-            used: Usage::default(),
+        let lead = match &manifest {
+            Some(manifest) => manifest.lead.clone(),
+            None => Lead::beginning(JudgeState::new(self.settings)),
         };
-        let lead = manifest.as_ref().map_or_else(beginning, |m| m.lead.clone());
-        let mut log = EventLog::open(&self.dir.events(), lead.events_bytes)?;
-        match &manifest {
-            None => {
-                let started = self.started()?;
-                log.record(&started)?;
-                announce(self.observer, &started);
-            }
-            Some(manifest) => {
-                let steps = manifest.steps();
-                announce(self.observer, &Event::Resumed { steps });
-            }
-        }
+        let log = self.open_log(manifest.as_ref(), &lead)?;
         let files = Files { states, checkpoints };
         let part = |number: usize| {
             let load = |m| files.states.load(m, number);
@@ -134,20 +118,24 @@ impl Run<'_> {
             observer: self.observer,
             interrupt: &self.interrupt,
         };
-        let models: Vec<usize> = (0..self.settings.plan.num_models.get()).collect();
+        let all = || (0..self.settings.plan.num_models.get()).collect();
+        let models: Vec<usize> = manifest.as_ref().map_or_else(all, |m| m.models());
         let total = models.len();
         let mut crew = Crew {
             session: &session,
             build: self.build,
             technique: self.technique,
             threads_per_model: self.threads_per_model,
-            meeting: Meeting::Threads(ThreadGroup::new(total, self.interrupt.clone())),
+            meeting: Meeting::Threads(self.group(total)),
             here: 0..total,
             models,
             resumed: &part,
         };
         let closing = match &mut ranks {
             None => self.run_threads(&crew, None, (&files, &lead, log))?,
+            Some(ranks) if ranks.size() > total => {
+                return Err(TrainError::TooManyRanks { ranks: ranks.size(), models: total });
+            }
             Some(ranks) => {
                 let resumed = manifest.is_some();
                 let opening = Opening { models: crew.models.clone(), resumed };
@@ -167,6 +155,53 @@ impl Run<'_> {
         let steps = newest.map_or_else(Vec::new, |state| state.steps);
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
+    }
+
+    /// The log, up to where the state left it; of a new run, with its first event.
+    fn open_log(&self, manifest: Option<&Manifest>, lead: &Lead) -> Result<EventLog, TrainError> {
+        let mut log = EventLog::open(&self.dir.events(), lead.events_bytes)?;
+        match manifest {
+            None => {
+                let started = self.started()?;
+                log.record(&started)?;
+                announce(self.observer, &started);
+            }
+            Some(manifest) => {
+                let steps = manifest.steps();
+                announce(self.observer, &Event::Resumed { steps });
+            }
+        }
+        Ok(log)
+    }
+
+    fn group(&self, models: usize) -> ThreadGroup {
+        match self.settings.on_lost_replica {
+            OnLostReplica::Stop => ThreadGroup::new(models, self.interrupt.clone()),
+            OnLostReplica::Continue => ThreadGroup::tolerant(models, self.interrupt.clone()),
+        }
+    }
+
+    /// Leaves models out of the newest state, so that [`Self::train`] goes on without them. That
+    /// they are left out is recorded.
+    pub fn leave_out(&self, models: &[usize]) -> Result<(), TrainError> {
+        let mut states = self.states(self.dir.checkpoints());
+        let manifest = states.newest()?.ok_or(TrainError::NoState)?;
+        let there = manifest.models();
+        let models: BTreeSet<usize> = models.iter().copied().collect();
+        if let Some(model) = models.iter().find(|model| !there.contains(model)) {
+            return Err(TrainError::NoSuchModel { model: *model, there });
+        }
+        if models.len() == there.len() {
+            return Err(TrainError::NoModelLeft);
+        }
+        let mut log = EventLog::open(&self.dir.events(), manifest.lead.events_bytes)?;
+        let steps: BTreeMap<usize, u64> = there.into_iter().zip(manifest.steps()).collect();
+        for model in &models {
+            let (replica, step) = (*model, steps.get(model).copied());
+            let reason = "it was left out".to_owned();
+            log.record(&Event::ReplicaLost { replica, step, reason })?;
+        }
+        states.leave_out(manifest, &models, log.synced_bytes()?)
     }
 
     /// The state that [`Self::train`] would go on from, if there is one.
@@ -234,10 +269,7 @@ impl Run<'_> {
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
             let judge = || {
                 let served = self.serve_as_judge(seat, lead, &dismissed);
-                if served.is_err() {
-                    crew.meeting.abort();
-                }
-                served
+                served.inspect_err(|_| crew.meeting.abort())
             };
             let judge = match spawn(scope, "the judge", judge) {
                 Ok(handle) => handle,
@@ -247,40 +279,25 @@ impl Run<'_> {
                 Ok(models) => models,
                 Err(error) => return vec![Err(error)],
             };
-            let mut endings = match (ranks, &crew.meeting) {
+            let endings = match (ranks, &crew.meeting) {
                 (Some(ranks), Meeting::Ranks(hall)) => {
                     let (clerk, desk) = Clerk::new(&busy);
-                    let keep = || {
-                        let kept = desk.keep_all(files);
-                        if kept.is_err() {
-                            hall.abort();
-                        }
-                        kept
-                    };
-                    let clerk_at_work = match spawn(scope, "the clerk", keep) {
+                    let keep = || desk.keep_all(files).inspect_err(|_| hall.abort());
+                    let kept = match spawn(scope, "the clerk", keep) {
                         Ok(handle) => handle,
                         Err(error) => return vec![Err(error)],
                     };
-                    let models_of = Blocks::new(crew.models.len(), ranks.size());
+                    let blocks = Blocks::new(crew.models.len(), ranks.size());
                     let (interrupt, clerk) = (&self.interrupt, Some(clerk));
-                    let service = Service { hall, interrupt, models: models_of, clerk };
-                    let mut endings = served(ranks.serve(&service), hall, || joined(models));
+                    let service = Service { hall, interrupt, models: blocks, clerk };
+                    let endings = served(ranks.serve(&service), hall, || joined(models));
+                    // Nothing more can come to be kept.
                     drop(service);
-                    let kept = clerk_at_work.join();
-                    let kept = kept.unwrap_or_else(|panic| Err(panicked("the clerk", &*panic)));
-                    if let Err(error) = kept {
-                        endings.insert(0, Err(error));
-                    }
-                    endings
+                    with(endings, kept, "the clerk")
                 }
                 _ => joined(models),
             };
-            let served = judge.join().unwrap_or_else(|panic| Err(panicked("the judge", &*panic)));
-            if let Err(error) = served {
-                // First: what follows the judge's failure are its echoes.
-                endings.insert(0, Err(error));
-            }
-            endings
+            with(endings, judge, "the judge")
         });
         ended(endings)
     }
@@ -400,4 +417,18 @@ impl Run<'_> {
             pass.run(closing)
         })
     }
+}
+
+/// The endings of the models with that of somebody beside them. A failure comes first: what
+/// follows it are its echoes.
+fn with(
+    mut endings: Vec<Result<Ending, TrainError>>,
+    beside: ScopedJoinHandle<'_, Result<(), TrainError>>,
+    who: &str,
+) -> Vec<Result<Ending, TrainError>> {
+    let outcome = beside.join().unwrap_or_else(|panic| Err(panicked(who, &*panic)));
+    if let Err(error) = outcome {
+        endings.insert(0, Err(error));
+    }
+    endings
 }

@@ -32,6 +32,20 @@ pub struct Settings {
     pub evaluate: Evaluate,
     /// What is kept on disk.
     pub checkpoints: Checkpoints,
+    /// What becomes of the run when a model fails.
+    pub on_lost_replica: OnLostReplica,
+}
+
+/// What becomes of a run in one process when one of its models fails. A run in several processes
+/// always ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnLostReplica {
+    /// It ends, and can be gone on with.
+    #[default]
+    Stop,
+    /// The others go on without it, unless it is the first, which leads.
+    Continue,
 }
 
 /// What the judge looks at and chooses from at the end of a cycle.

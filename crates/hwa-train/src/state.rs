@@ -6,16 +6,17 @@
 //! newest two manifests and their files are kept. A kill at any instant leaves
 //! at least the last complete state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hwa_core::{Plan, Tensor, Weights};
 use hwa_store::{CheckpointStore, Metadata, StoreError, read_tensors, read_to_string};
 use hwa_store::{write_atomically, write_tensors};
 use serde::{Deserialize, Serialize};
 
+use crate::collective::Loss;
 use crate::error::TrainError;
 use crate::experiment::Experiment;
 use crate::judge::JudgeState;
@@ -36,8 +37,11 @@ pub(crate) struct Manifest {
     experiment: String,
     /// The instruction path, which decides the bits.
     arithmetic: String,
-    /// By model: steps done, and the file.
+    /// By model, those that are lost left out: steps done, and the file.
     replicas: Vec<ReplicaFile>,
+    /// The models that are lost.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    lost: BTreeSet<usize>,
     /// What the leading model adds.
     pub(crate) lead: Lead,
 }
@@ -46,6 +50,17 @@ impl Manifest {
     /// The steps that each model has done.
     pub(crate) fn steps(&self) -> Vec<u64> {
         self.replicas.iter().map(|r| r.step).collect()
+    }
+
+    /// The numbers of the models that are not lost.
+    pub(crate) fn models(&self) -> Vec<usize> {
+        let all = 0..self.replicas.len() + self.lost.len();
+        all.filter(|model| !self.lost.contains(model)).collect()
+    }
+
+    fn replica(&self, model: usize) -> Option<&ReplicaFile> {
+        let before = self.lost.range(..model).count();
+        if self.lost.contains(&model) { None } else { self.replicas.get(model - before) }
     }
 }
 
@@ -64,6 +79,15 @@ pub(crate) struct Lead {
     pub(crate) judge: JudgeState,
     /// The cycle whose verdict is still out.
     pub(crate) pending: Option<usize>,
+    /// How many models it had, if some are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pending_models: Option<usize>,
+    /// Losses that are not in the log yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unrecorded: Vec<Loss>,
+    /// Models whose loss is in it.
+    #[serde(skip)]
+    pub(crate) recorded: BTreeSet<usize>,
     /// Seconds of training so far.
     pub(crate) elapsed: f64,
     /// Seconds of the judge so far.
@@ -71,6 +95,23 @@ pub(crate) struct Lead {
     /// What was used of the machine so far.
     #[serde(default)]
     pub(crate) used: Usage,
+}
+
+impl Lead {
+    /// Nothing has happened yet.
+    pub(crate) fn beginning(judge: JudgeState) -> Self {
+        Self {
+            events_bytes: 0,
+            judge,
+            pending: None,
+            pending_models: None,
+            unrecorded: Vec::new(),
+            recorded: BTreeSet::new(),
+            elapsed: 0.0,
+            judging: 0.0,
+            used: Usage::default(),
+        }
+    }
 }
 
 /// The losses of the cycle that a model is in: part of its state, so that a
@@ -125,6 +166,8 @@ pub(crate) struct StateStore {
     checkpoints: CheckpointStore,
     /// Parts of states that are not complete, by occasion.
     gathering: Mutex<BTreeMap<Occasion, Parts>>,
+    /// Models that are lost, and why, if that is not in the log for sure.
+    lost: Mutex<BTreeMap<usize, Option<Loss>>>,
     /// States up to this step were already complete before this session.
     resumed_at: u64,
 }
@@ -138,8 +181,9 @@ pub(crate) enum Occasion {
     Interrupt,
 }
 
+#[derive(Default)]
 struct Parts {
-    files: Vec<Option<ReplicaFile>>,
+    files: BTreeMap<usize, ReplicaFile>,
     lead: Option<Lead>,
 }
 
@@ -157,6 +201,7 @@ impl StateStore {
             settings: settings.clone(),
             checkpoints,
             gathering: Mutex::default(),
+            lost: Mutex::default(),
             resumed_at: 0,
         }
     }
@@ -167,6 +212,12 @@ impl StateStore {
         let Some((step, path)) = manifests.last() else { return Ok(None) };
         let manifest = self.read_manifest(path)?;
         self.resumed_at = *step;
+        let mut lost: BTreeMap<usize, Option<Loss>> =
+            manifest.lost.iter().map(|model| (*model, None)).collect();
+        for loss in &manifest.lead.unrecorded {
+            lost.insert(loss.model, Some(loss.clone()));
+        }
+        self.lost = Mutex::new(lost);
         Ok(Some(manifest))
     }
 
@@ -212,7 +263,8 @@ impl StateStore {
                 found: manifest.arithmetic,
             });
         }
-        if manifest.replicas.len() != self.num_models {
+        let unknown = manifest.lost.last().is_some_and(|model| *model >= self.num_models);
+        if manifest.replicas.len() + manifest.lost.len() != self.num_models || unknown {
             let reason = "it names another number of models";
             return Err(TrainError::BadState { path: path.to_owned(), reason });
         }
@@ -225,7 +277,10 @@ impl StateStore {
         manifest: &Manifest,
         replica: usize,
     ) -> Result<ModelState, TrainError> {
-        let entry = &manifest.replicas[replica];
+        let Some(entry) = manifest.replica(replica) else {
+            let (path, reason) = (self.folder.clone(), "a model that is lost has no state");
+            return Err(TrainError::BadState { path, reason });
+        };
         let path = self.folder.join(&entry.file);
         let (tensors, metadata) = read_tensors(&path)?;
         let json = |source| StoreError::Json { path: path.clone(), source };
@@ -261,10 +316,19 @@ impl StateStore {
         Ok(())
     }
 
-    /// Reads back what [`Self::save_pending`] saved.
-    pub(crate) fn load_pending(&self, cycle: usize) -> Result<Vec<Weights>, TrainError> {
+    /// Reads back what [`Self::save_pending`] saved: all models, or so many.
+    pub(crate) fn load_pending(
+        &self,
+        cycle: usize,
+        models: Option<usize>,
+    ) -> Result<Vec<Weights>, TrainError> {
         let load = |replica| Ok(read_tensors(&self.pending_path(cycle, replica))?.0);
-        (0..self.num_models).map(load).collect()
+        (0..models.unwrap_or(self.num_models)).map(load).collect()
+    }
+
+    /// How many models there were, if not all: what [`Self::load_pending`] wants to know.
+    pub(crate) fn fewer(&self, models: usize) -> Option<usize> {
+        (models != self.num_models).then_some(models)
     }
 
     fn pending_path(&self, cycle: usize, replica: usize) -> PathBuf {
@@ -292,31 +356,89 @@ impl StateStore {
         write_tensors(&self.folder.join(&file), &flatten(part)?, &metadata)?;
 
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
-        let empty = || Parts { files: vec![None; self.num_models], lead: None };
-        let parts = gathering.entry(occasion).or_insert_with(empty);
-        parts.files[replica] = Some(ReplicaFile { step: part.step, file });
+        let parts = gathering.entry(occasion).or_default();
+        parts.files.insert(replica, ReplicaFile { step: part.step, file });
         parts.lead = lead.or(parts.lead.take());
-        let complete: Option<Vec<ReplicaFile>> = parts.files.iter().cloned().collect();
-        if let (Some(replicas), Some(lead)) = (complete, parts.lead.clone()) {
-            gathering.remove(&occasion);
-            self.commit(replicas, lead)?;
+        self.commit_if_complete(&mut gathering, occasion)
+    }
+
+    /// A model is lost. What was waiting for it may be complete now.
+    pub(crate) fn lose(&self, loss: Loss) -> Result<(), TrainError> {
+        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lost_models().insert(loss.model, Some(loss));
+        let occasions: Vec<Occasion> = gathering.keys().copied().collect();
+        for occasion in occasions {
+            self.commit_if_complete(&mut gathering, occasion)?;
         }
         Ok(())
     }
 
-    fn commit(&self, replicas: Vec<ReplicaFile>, lead: Lead) -> Result<(), TrainError> {
-        let newest = replicas.iter().map(|r| r.step).max().unwrap_or(0);
-        let path = self.folder.join(format!("manifest-{newest:010}.json"));
+    /// A state is complete when every model has delivered its part or is lost. A model that was
+    /// lost after it had delivered is part of it: nothing depends on who was faster.
+    fn commit_if_complete(
+        &self,
+        gathering: &mut BTreeMap<Occasion, Parts>,
+        occasion: Occasion,
+    ) -> Result<(), TrainError> {
+        let Some(parts) = gathering.get(&occasion) else { return Ok(()) };
+        let mut lost = self.lost_models().clone();
+        lost.retain(|model, _| !parts.files.contains_key(model));
+        if parts.files.len() + lost.len() < self.num_models || parts.lead.is_none() {
+            return Ok(());
+        }
+        let Some(Parts { files, lead: Some(mut lead) }) = gathering.remove(&occasion) else {
+            return Ok(());
+        };
+        let unrecorded =
+            lost.values().flatten().filter(|loss| !lead.recorded.contains(&loss.model));
+        lead.unrecorded = unrecorded.cloned().collect();
         let manifest = Manifest {
             version: STATE_VERSION,
             experiment: self.identity.experiment.clone(),
             arithmetic: self.identity.arithmetic.clone(),
-            replicas,
+            replicas: files.into_values().collect(),
+            lost: lost.into_keys().collect(),
             lead,
         };
-        let text = to_json(&manifest, &path)?.to_string();
-        write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        self.write(&manifest)?;
         self.prune()
+    }
+
+    fn lost_models(&self) -> MutexGuard<'_, BTreeMap<usize, Option<Loss>>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, manifest: &Manifest) -> Result<PathBuf, TrainError> {
+        let newest = manifest.steps().into_iter().max().unwrap_or(0);
+        let path = self.folder.join(format!("manifest-{newest:010}.json"));
+        let text = to_json(manifest, &path)?.to_string();
+        write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        Ok(path)
+    }
+
+    /// Goes on from the newest state without some of its models: it is written again, and with
+    /// it the new length of the log.
+    pub(crate) fn leave_out(
+        &self,
+        mut manifest: Manifest,
+        models: &BTreeSet<usize>,
+        events_bytes: u64,
+    ) -> Result<(), TrainError> {
+        let newest = self.manifests()?.pop();
+        let kept = manifest.models().into_iter().zip(manifest.replicas);
+        manifest.replicas =
+            kept.filter(|(model, _)| !models.contains(model)).map(|(_, file)| file).collect();
+        if manifest.lead.pending.is_some() && manifest.lead.pending_models.is_none() {
+            manifest.lead.pending_models = Some(self.num_models - manifest.lost.len());
+        }
+        manifest.lost.extend(models);
+        manifest.lead.events_bytes = events_bytes;
+        let written = self.write(&manifest)?;
+        // The one that was furthest may have been left out.
+        match newest {
+            Some((_, before)) if before != written => remove(&before),
+            _ => Ok(()),
+        }
     }
 
     /// Removes states and outer weights that nothing will need any more.
@@ -330,7 +452,7 @@ impl StateStore {
         let oldest = self.read_manifest(oldest)?;
         for (replica, step, path) in self.numbered("replica")? {
             // Newer files may belong to a state that is still being gathered.
-            if oldest.replicas.get(replica).is_some_and(|kept| step < kept.step) {
+            if oldest.replica(replica).is_none_or(|kept| step < kept.step) {
                 remove(&path)?;
             }
         }

@@ -38,6 +38,8 @@ pub(crate) enum Ending {
     Done(Option<Box<Closing>>),
     /// Interrupted; there is a state to go on from.
     Interrupted,
+    /// The model failed, and the others go on without it.
+    Lost,
 }
 
 /// A model that is going to be trained.
@@ -262,7 +264,8 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let settings = self.session.settings;
         let last = cycle.number == settings.plan.num_cycles();
         // Whenever this cycle may turn out to be the last, its models are looked at later.
-        let model = match last || settings.patience.is_some() || settings.judges_models() {
+        let surely = last || settings.judges_models();
+        let model = match surely || settings.patience.is_some() {
             true => Some(self.replica.state().map_err(|source| self.failed(source))?.weights),
             false => None,
         };
@@ -273,7 +276,10 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let offered = offered.map_err(|source| self.failed(source))?;
         self.ensure_finite(&offered)?;
         let inner = InnerWeights::new(offered);
-        Ok(Contribution { inner, report: self.losses.report(time), model })
+        // The verdict on the cycle before is there, and says whether this is the last.
+        let stops = self.leader.as_ref().is_some_and(Leader::will_stop);
+        let (report, models_wanted) = (self.losses.report(time), surely || stops);
+        Ok(Contribution { inner, report, model, models_wanted })
     }
 
     fn inner_weights(&self) -> Result<Weights, TrainError> {

@@ -240,6 +240,9 @@ impl Observer for Console {
             Event::Stepped(step) => self.stepped(step),
             Event::CycleEnded(ended) => self.cycle_ended(ended),
             Event::Judged(judged) => self.judged(judged),
+            Event::ReplicaLost { replica, reason, .. } => {
+                self.say(&format!("going on without model {replica}: {reason}"));
+            }
             Event::StoppedEarly { cycle } => {
                 self.say_cycles_before(usize::MAX);
                 self.say(&format!("stopped after cycle {cycle}: no better score any more"));

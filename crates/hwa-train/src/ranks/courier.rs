@@ -6,29 +6,19 @@
 //! sides have agreed on it; whoever waits for bytes does not wait for a model.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hwa_core::Weights;
-
 use super::blocks::Blocks;
+use super::clerk::Clerk;
 use super::error::RanksError;
-use super::hall::{Ask, Contents, Hall};
-use super::notice::{Kind, Notice, Opening, Ready};
+use super::hall::{Ask, Hall};
+use super::notice::{Kind, Notice, Ready, Word};
 use super::parcel::Parcel;
 use super::transport::Transport;
 use super::wire::Wire;
-use crate::archive::{Archive, Files};
 use crate::collective::Interrupt;
-use crate::error::TrainError;
 use crate::event::Traffic;
-use crate::replica::State;
-use crate::state::{ModelState, Occasion};
-
-/// How long a rank may take before it trains: for data sets that take long to open.
-const STARTING: Duration = Duration::from_secs(3600);
 
 /// How often a courier looks for notices while the models here are at work.
 const PATROL: Duration = Duration::from_millis(10);
@@ -77,101 +67,6 @@ impl<'t> Ranks<'t> {
             Some(host) => format!("rank {rank} on {host}"),
             None => format!("rank {rank}"),
         }
-    }
-
-    /// Before training: gives rank 0 what every rank says, and the others nothing.
-    pub fn gather(&mut self, word: String) -> Result<Vec<String>, RanksError> {
-        if self.rank() != 0 {
-            self.tell(0, &Notice::Word(word))?;
-            return Ok(Vec::new());
-        }
-        let mut words: Vec<Option<String>> = vec![None; self.size()];
-        words[0] = Some(word);
-        while let Some(rank) = words.iter().position(Option::is_none) {
-            let (from, notice) = self.await_notice(rank)?;
-            match notice {
-                Notice::Word(word) if words[from].is_none() => words[from] = Some(word),
-                other => return Err(self.unexpected(from, "a word", &other)),
-            }
-        }
-        Ok(words.into_iter().flatten().collect())
-    }
-
-    /// Before training: gives every rank what rank 0 says.
-    pub fn broadcast(&mut self, word: String) -> Result<String, RanksError> {
-        if self.rank() == 0 {
-            self.tell_all(&Notice::Word(word.clone()))?;
-            return Ok(word);
-        }
-        match self.await_notice(0)? {
-            (_, Notice::Word(word)) => Ok(word),
-            (from, other) => Err(self.unexpected(from, "a word", &other)),
-        }
-    }
-
-    /// Before training: gives every rank the tensors of rank 0, if it has some.
-    pub fn hand_out(&mut self, tensors: Option<&Weights>) -> Result<Option<Weights>, RanksError> {
-        if self.rank() == 0 {
-            let tensors = tensors.into_iter().cloned().collect();
-            let parcel = Parcel { about: String::new(), tensors };
-            let header = parcel.header().len();
-            for rank in self.wire.others() {
-                self.tell(rank, &Notice::Parcel { header })?;
-                parcel.send(&mut self.wire, rank)?;
-            }
-            return Ok(parcel.tensors.into_iter().next());
-        }
-        match self.await_notice(0)? {
-            (_, Notice::Parcel { header }) => {
-                let parcel = Parcel::receive(&mut self.wire, 0, header)?;
-                Ok(parcel.tensors.into_iter().next())
-            }
-            (from, other) => Err(self.unexpected(from, "tensors", &other)),
-        }
-    }
-
-    /// Rank 0 begins. Each rank gets the states of its models, if they go on from some.
-    pub(crate) fn open(
-        &mut self,
-        opening: &Opening,
-        state: impl Fn(usize) -> Result<Option<ModelState>, TrainError>,
-    ) -> Result<(), TrainError> {
-        self.tell_all(&Notice::Opening(opening.clone()))?;
-        let blocks = Blocks::new(opening.models.len(), self.size());
-        for rank in self.wire.others() {
-            for model in &opening.models[blocks.of(rank)] {
-                let Some(part) = state(*model)? else { continue };
-                let ModelState { step, losses, state, method } = part;
-                let occasion = Occasion::Step(step);
-                let contents = Contents::State { occasion, model: *model, step, losses };
-                let parcel = contents.packed(vec![state.weights, state.momentum, method]);
-                self.tell(rank, &Notice::Parcel { header: parcel.header().len() })?;
-                parcel.send(&mut self.wire, rank)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// How rank 0 begins; nothing, if there is nothing left to do.
-    pub(crate) fn await_opening(
-        &mut self,
-    ) -> Result<Option<(Opening, Vec<ModelState>)>, TrainError> {
-        let opening = match self.await_notice(0)? {
-            (_, Notice::Opening(opening)) => opening,
-            (_, Notice::Over { .. }) => return Ok(None),
-            (from, other) => return Err(self.unexpected(from, "a beginning", &other).into()),
-        };
-        let mut states = Vec::new();
-        let mine = Blocks::new(opening.models.len(), self.size()).of(self.rank());
-        for _ in mine.filter(|_| opening.resumed) {
-            let header = match self.await_notice(0)? {
-                (_, Notice::Parcel { header }) => header,
-                (from, other) => return Err(self.unexpected(from, "a state", &other).into()),
-            };
-            let parcel = Parcel::receive(&mut self.wire, 0, header)?;
-            states.push(unpacked_state(0, parcel)?.1);
-        }
-        Ok(Some((opening, states)))
     }
 
     /// Serves the models here until they have ended; at rank 0, until all have.
@@ -262,7 +157,7 @@ impl<'t> Ranks<'t> {
                 service.interrupt.request();
                 service.hall.leave();
             }
-            (Notice::Go { round, stop }, _) => duty.go = Some((round, stop)),
+            (Notice::Go { round, word }, _) => duty.go = Some((round, word)),
             (Notice::Send, _) => duty.wanted = true,
             (other, _) => return Err(self.unexpected(from, "work", &other)),
         }
@@ -296,13 +191,13 @@ impl<'t> Ranks<'t> {
             }
         }
         let Some(mine) = duty.announced else { return Ok(false) };
-        let stop = match self.rank() {
+        let word = match self.rank() {
             0 => match self.all_ready(mine, duty)? {
-                Some(stop) => stop,
+                Some(word) => word,
                 None => return Ok(false),
             },
             _ => match duty.go.take() {
-                Some((round, stop)) if round == mine.round => stop,
+                Some((round, word)) if round == mine.round => word,
                 Some((round, _)) => {
                     let (expected, found) = (mine.round.to_string(), round.to_string());
                     return Err(RanksError::OutOfStep { who: self.who(0), expected, found });
@@ -313,14 +208,14 @@ impl<'t> Ranks<'t> {
         duty.announced = None;
         let asks = service.hall.take();
         let began = (Instant::now(), self.wire.bytes());
-        let answer = self.done_together(service.models, asks, stop)?;
+        let answer = self.done_together(service.models, asks, word)?;
         let bytes = self.wire.bytes() - began.1;
         service.hall.answer(answer, Traffic { bytes, seconds: began.0.elapsed().as_secs_f64() });
         Ok(true)
     }
 
-    /// Rank 0: whether all models have come to one meeting, and whether one says stop.
-    fn all_ready(&mut self, mine: Ready, duty: &mut Duty) -> Result<Option<bool>, RanksError> {
+    /// Rank 0: what all models say, if all have come to one meeting.
+    fn all_ready(&mut self, mine: Ready, duty: &mut Duty) -> Result<Option<Word>, RanksError> {
         let Some(all) = duty.ready.iter().copied().collect::<Option<Vec<Ready>>>() else {
             return Ok(None);
         };
@@ -339,9 +234,9 @@ impl<'t> Ranks<'t> {
             return Ok(None); // Everybody was told to leave.
         }
         duty.ready.fill(None);
-        let stop = all.iter().any(|ready| ready.stop);
-        self.tell_all(&Notice::Go { round: mine.round, stop })?;
-        Ok(Some(stop))
+        let word = all.iter().fold(Word::default(), |word, ready| word.or(ready.word));
+        self.tell_all(&Notice::Go { round: mine.round, word })?;
+        Ok(Some(word))
     }
 
     /// Sends or receives a parcel, if there is one.
@@ -412,38 +307,22 @@ impl<'t> Ranks<'t> {
         Ok(())
     }
 
-    fn next_notice(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
+    pub(super) fn next_notice(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
         let Some((from, bytes)) = self.wire.poll()? else { return Ok(None) };
         self.heard[from] = Instant::now();
         Ok(Some((from, Notice::from_bytes(from, &bytes)?)))
     }
 
-    /// Before training: the next notice. `missing` is who is named if none comes.
-    fn await_notice(&mut self, missing: usize) -> Result<(usize, Notice), RanksError> {
-        let began = Instant::now();
-        loop {
-            match self.next_notice()? {
-                Some((_, Notice::Beat)) => {}
-                Some(notice) => return Ok(notice),
-                None if began.elapsed() > STARTING => {
-                    let (who, seconds) = (self.who(missing), STARTING.as_secs());
-                    return Err(RanksError::Silent { who, seconds });
-                }
-                None => thread::sleep(pause_after(began)),
-            }
-        }
-    }
-
-    fn tell(&mut self, to: usize, notice: &Notice) -> Result<(), RanksError> {
+    pub(super) fn tell(&mut self, to: usize, notice: &Notice) -> Result<(), RanksError> {
         self.wire.notify(to, &notice.to_bytes())
     }
 
-    fn tell_all(&mut self, notice: &Notice) -> Result<(), RanksError> {
+    pub(super) fn tell_all(&mut self, notice: &Notice) -> Result<(), RanksError> {
         let bytes = notice.to_bytes();
         self.wire.others().try_for_each(|rank| self.wire.notify(rank, &bytes))
     }
 
-    fn unexpected(&self, from: usize, expected: &str, found: &Notice) -> RanksError {
+    pub(super) fn unexpected(&self, from: usize, expected: &str, found: &Notice) -> RanksError {
         let found = format!("{found:?}").chars().take(80).collect();
         RanksError::OutOfStep { who: self.who(from), expected: expected.to_owned(), found }
     }
@@ -466,7 +345,7 @@ struct Duty {
     /// Since when it is waited for.
     waiting: Instant,
     /// What rank 0 said to it.
-    go: Option<(u64, bool)>,
+    go: Option<(u64, Word)>,
     /// At rank 0: the meetings of the others.
     ready: Vec<Option<Ready>>,
     /// Whether rank 0 knows of the next parcel here, and wants it.
@@ -504,91 +383,20 @@ impl Duty {
 
 /// A share of what was waited already, so that a wait is neither much longer than it must be
 /// nor a burden on the machine.
-pub(crate) fn pause_after(began: Instant) -> Duration {
+pub(super) fn pause_after(began: Instant) -> Duration {
     (began.elapsed() / 16).clamp(Duration::from_micros(20), Duration::from_millis(5))
 }
 
 /// What all models of a rank have come for.
 fn described(round: u64, asks: &[&Ask]) -> Result<Ready, RanksError> {
-    let (mut kind, mut digest, mut stop) = (Kind::Agree, None, false);
+    let (mut kind, mut digest, mut word) = (Kind::Agree, None, Word::default());
     for ask in asks {
         kind = ask.kind();
-        stop |= ask.says_stop();
+        word = word.or(ask.word());
         let mine = ask.digest();
         if *digest.get_or_insert(mine) != mine {
             ask.ensure_like(asks[0])?;
         }
     }
-    Ok(Ready { round, kind, digest: digest.unwrap_or_default(), stop })
-}
-
-/// Keeps what other ranks send, in a thread of its own: no rank waits for the disk.
-pub(crate) struct Clerk<'a> {
-    inbox: SyncSender<(usize, Parcel)>,
-    busy: &'a AtomicBool,
-}
-
-/// The clerk's side.
-pub(crate) struct Desk<'a> {
-    parcels: Receiver<(usize, Parcel)>,
-    busy: &'a AtomicBool,
-}
-
-impl<'a> Clerk<'a> {
-    /// A clerk, and the desk to work at.
-    pub(crate) fn new(busy: &'a AtomicBool) -> (Self, Desk<'a>) {
-        let (inbox, parcels) = sync_channel(1);
-        (Self { inbox, busy }, Desk { parcels, busy })
-    }
-
-    fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire)
-    }
-
-    fn keep(&self, from: usize, parcel: Parcel) {
-        self.busy.store(true, Ordering::Release);
-        // If the desk is empty, whoever left it says why.
-        let _ = self.inbox.send((from, parcel));
-    }
-}
-
-impl Desk<'_> {
-    /// Keeps one parcel after the other until no more can come.
-    pub(crate) fn keep_all(self, files: &Files) -> Result<(), TrainError> {
-        for (from, parcel) in &self.parcels {
-            keep(from, parcel, files)?;
-            self.busy.store(false, Ordering::Release);
-        }
-        Ok(())
-    }
-}
-
-fn keep(from: usize, parcel: Parcel, files: &Files) -> Result<(), TrainError> {
-    match contents(from, &parcel)? {
-        Contents::State { occasion, model, .. } => {
-            let (_, part) = unpacked_state(from, parcel)?;
-            files.deliver(occasion, model, part, None)
-        }
-        Contents::Inner { cycle, model, step } => {
-            let at = hwa_store::InnerPosition { cycle, replica: model, step };
-            let weights = parcel.tensors.into_iter().next().unwrap_or_default();
-            files.save_inner(at, weights)
-        }
-    }
-}
-
-fn contents(from: usize, parcel: &Parcel) -> Result<Contents, RanksError> {
-    let garbled =
-        |error: serde_json::Error| RanksError::Garbled { rank: from, reason: error.to_string() };
-    serde_json::from_str(&parcel.about).map_err(garbled)
-}
-
-fn unpacked_state(from: usize, parcel: Parcel) -> Result<(usize, ModelState), RanksError> {
-    let garbled = || RanksError::Garbled { rank: from, reason: "it is no state".to_owned() };
-    let Contents::State { model, step, losses, .. } = contents(from, &parcel)? else {
-        return Err(garbled());
-    };
-    let tensors: [_; 3] = parcel.tensors.try_into().map_err(|_| garbled())?;
-    let [weights, momentum, method] = tensors;
-    Ok((model, ModelState { step, losses, state: State { weights, momentum }, method }))
+    Ok(Ready { round, kind, digest: digest.unwrap_or_default(), word })
 }

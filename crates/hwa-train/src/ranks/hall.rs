@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use hwa_core::Weights;
 use hwa_store::InnerPosition;
-use serde::{Deserialize, Serialize};
 
+use super::contents::Contents;
 use super::notice::Kind;
 use super::parcel::Parcel;
 use crate::archive::Archive;
-use crate::collective::{Collective, CollectiveError, Contribution, Synchronized, Verdict};
+use crate::collective::{Collective, CollectiveError, Contribution, Loss, Synchronized, Verdict};
 use crate::error::TrainError;
 use crate::event::Traffic;
-use crate::state::{CycleLosses, Lead, ModelState, Occasion};
+use crate::state::{Lead, ModelState, Occasion};
 
 /// Where the models of one rank meet.
 pub(crate) struct Hall {
@@ -297,22 +297,6 @@ impl Collective for RankMember {
     }
 }
 
-/// What a parcel holds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Contents {
-    /// A model's part of a state.
-    State { occasion: Occasion, model: usize, step: u64, losses: CycleLosses },
-    /// Inner weights of a model.
-    Inner { cycle: usize, model: usize, step: u64 },
-}
-
-impl Contents {
-    /// With these tensors.
-    pub(crate) fn packed(self, tensors: Vec<Weights>) -> Parcel {
-        Parcel { about: serde_json::to_string(&self).unwrap_or_default(), tensors }
-    }
-}
-
 /// Away from the files: what is to be kept is sent.
 impl Archive for Hall {
     fn deliver(
@@ -322,9 +306,12 @@ impl Archive for Hall {
         part: ModelState,
         _lead: Option<Lead>,
     ) -> Result<(), TrainError> {
-        let ModelState { step, losses, state, method } = part;
-        let contents = Contents::State { occasion, model, step, losses };
-        Ok(self.send(contents.packed(vec![state.weights, state.momentum, method]))?)
+        Ok(self.send(Contents::pack_state(occasion, model, part))?)
+    }
+
+    /// With other processes a model that fails ends the run.
+    fn lose(&self, _loss: Loss) -> Result<(), TrainError> {
+        Err(CollectiveError::Aborted.into())
     }
 
     fn save_inner(&self, at: InnerPosition, weights: Weights) -> Result<(), TrainError> {

@@ -10,7 +10,10 @@
 //! of them in the order of the models, and shares the result: the bits are those of
 //! [`hwa_core::mean`], whatever the number of ranks. See decision 0028.
 
+mod beginning;
 mod blocks;
+mod clerk;
+mod contents;
 mod courier;
 mod error;
 mod hall;
@@ -30,6 +33,7 @@ pub use rehearsal::{Rehearsal, rehearsal};
 pub use transport::{Incoming, Outgoing, Transport};
 pub use wire::BUFFER;
 
-pub(crate) use courier::{Clerk, Service};
+pub(crate) use clerk::Clerk;
+pub(crate) use courier::Service;
 pub(crate) use hall::Hall;
 pub(crate) use notice::Opening;

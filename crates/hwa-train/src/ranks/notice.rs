@@ -17,8 +17,8 @@ pub(crate) enum Notice {
     Go {
         /// The meeting.
         round: u64,
-        /// Whether any model says stop.
-        stop: bool,
+        /// What all models together say.
+        word: Word,
     },
     /// To rank 0: there was an interrupt here.
     Interrupt,
@@ -54,8 +54,24 @@ pub(crate) struct Ready {
     pub(crate) kind: Kind,
     /// Which tensors the models have brought.
     pub(crate) digest: u64,
-    /// Whether a model says stop.
+    /// What the models here say.
+    pub(crate) word: Word,
+}
+
+/// What models say when they meet, apart from their tensors: of several, whatever any says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Word {
+    /// Training is to stop.
     pub(crate) stop: bool,
+    /// The complete models are looked at later.
+    pub(crate) models: bool,
+}
+
+impl Word {
+    /// What either says.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { stop: self.stop || other.stop, models: self.models || other.models }
+    }
 }
 
 /// What a meeting is for.
@@ -102,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_notice_comes_back_and_nonsense_is_refused() {
-        let ready = Ready { round: 7, kind: Kind::Shift, digest: u64::MAX, stop: true };
+        let word = Word { stop: true, models: false };
+        let ready = Ready { round: 7, kind: Kind::Shift, digest: u64::MAX, word };
         for notice in [Notice::Ready(ready), Notice::Beat, Notice::Word("ü".to_owned())] {
             assert_eq!(Notice::from_bytes(0, &notice.to_bytes()).unwrap(), notice);
         }

@@ -11,14 +11,19 @@ use super::error::RanksError;
 use super::hall::{Answer, Ask};
 use super::layout::{Assembly, Layout};
 use super::mean::mean_over;
+use super::notice::Word;
 use super::wire::{BUFFER, ELEMENT};
 use crate::collective::{Contribution, Synchronized, Verdict, distance};
 use crate::event::{ModelReport, ModelTime};
 
 impl Ask {
-    /// Whether it is a wish to stop.
-    pub(super) fn says_stop(&self) -> bool {
-        matches!(self, Self::Agree(Verdict::Stop))
+    /// What it says apart from its tensors.
+    pub(super) fn word(&self) -> Word {
+        match self {
+            Self::Agree(verdict) => Word { stop: *verdict == Verdict::Stop, models: false },
+            Self::Synchronize(mine) => Word { stop: false, models: mine.models_wanted },
+            Self::Average(_) | Self::Shift(_) => Word::default(),
+        }
     }
 
     /// Equal for tensors of the same names, shapes, types and roles.
@@ -58,7 +63,7 @@ impl Ranks<'_> {
         &mut self,
         models: Blocks,
         asks: Vec<Ask>,
-        stop: bool,
+        word: Word,
     ) -> Result<Answer, RanksError> {
         let (mut contributions, mut averaged, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
         for ask in asks {
@@ -70,7 +75,7 @@ impl Ranks<'_> {
             }
         }
         if !contributions.is_empty() {
-            let synchronized = self.synchronize(models, contributions)?;
+            let synchronized = self.synchronize(models, contributions, word)?;
             return Ok(Answer::Synchronized(Arc::new(synchronized)));
         }
         if !averaged.is_empty() {
@@ -81,13 +86,14 @@ impl Ranks<'_> {
         if !shifted.is_empty() {
             return Ok(Answer::Shifted(self.shift(shifted)?));
         }
-        Ok(Answer::Agreed(if stop { Verdict::Stop } else { Verdict::Continue }))
+        Ok(Answer::Agreed(if word.stop { Verdict::Stop } else { Verdict::Continue }))
     }
 
     fn synchronize(
         &mut self,
         models: Blocks,
         mut contributions: Vec<Contribution>,
+        word: Word,
     ) -> Result<Synchronized, RanksError> {
         let inner: Vec<&Weights> = contributions.iter().map(|mine| &*mine.inner).collect();
         let outer = mean_over(&mut self.wire, models, &inner, Statistics::Omit)?;
@@ -97,9 +103,12 @@ impl Ranks<'_> {
         }
         let reports: Vec<ModelReport> = contributions.iter().map(|m| m.report.clone()).collect();
         let reports = self.share_reports(models, &reports)?;
-        let complete = contributions.into_iter().filter_map(|mine| mine.model).collect();
-        let models = self.collect(models, complete)?;
-        Ok(Synchronized { outer, reports, models })
+        let complete = contributions.into_iter().filter_map(|mine| mine.model);
+        let models = match word.models {
+            true => self.collect(models, complete.collect())?,
+            false => Vec::new(),
+        };
+        Ok(Synchronized { outer, reports, models, lost: Vec::new() })
     }
 
     /// The reports of all models, in their order.

@@ -18,9 +18,10 @@ use hwa_data::{
 };
 use hwa_store::RunDir;
 use hwa_train::{
-    Assistant, Averaging, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate, Event, Every,
-    Identity, Init, Interrupt, Observer, Outcome, Ranks, Recalibration, Replica, ReplicaError, Run,
-    RunningStatistics, SealedTest, Settings, State, StepStats, Tally, TrainError, rehearsal,
+    Assistant, Averaging, BuildReplica, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate,
+    Event, Every, Identity, Init, Interrupt, Observer, OnLostReplica, Outcome, Ranks,
+    Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest, Settings, State,
+    StepStats, Tally, TrainError, rehearsal,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -285,6 +286,7 @@ pub(crate) fn settings() -> Settings {
             inner_every: None,
             state_every: NonZeroU64::new(3).unwrap(),
         },
+        on_lost_replica: OnLostReplica::Stop,
     }
 }
 
@@ -333,6 +335,19 @@ pub(crate) fn train_with(
     observer: &Mutex<Recorder>,
 ) -> Result<Outcome, TrainError> {
     train_by(path, settings, &|_| Box::new(Averaging::default()), faults, observer)
+}
+
+/// Leaves models out of the newest state of a run.
+pub(crate) fn leave_out(
+    path: &Path,
+    settings: &Settings,
+    models: &[usize],
+) -> Result<(), TrainError> {
+    let dir = RunDir::open(path)?;
+    let observer: Mutex<Recorder> = Mutex::default();
+    let technique: &BuildTechnique<'_> = &|_| Box::new(Averaging::default());
+    let build = |init| Ok(Box::new(Toy::new(init, None)) as Box<dyn Replica>);
+    a_run(settings, technique, (&build, &dir), (&observer, Interrupt::new())).leave_out(models)
 }
 
 /// Starts or resumes a run of any method.
@@ -410,19 +425,33 @@ fn lead(
     let fresh = !path.join("experiment.toml").exists();
     let dir = if fresh { RunDir::create(path)? } else { RunDir::open(path)? };
     std::fs::write(dir.experiment(), "").unwrap();
-    let run = Run {
+    let build = |init| {
+        let toy = Toy::new(init, faults(seat()));
+        Ok(Box::new(toy.with_interrupt(interrupt.clone())) as Box<dyn Replica>)
+    };
+    let run = a_run(settings, technique, (&build, &dir), (observer, interrupt.clone()));
+    match ranks {
+        None => run.train(),
+        Some(ranks) => run.train_with(ranks),
+    }
+}
+
+fn a_run<'a>(
+    settings: &'a Settings,
+    technique: &'a BuildTechnique<'a>,
+    (build, dir): (&'a BuildReplica<'a>, &'a RunDir),
+    (observer, interrupt): (&'a Mutex<Recorder>, Interrupt),
+) -> Run<'a> {
+    Run {
         settings,
         train: images(0),
         validation: images(1),
         test: SealedTest::new(images(2)),
         transform: transform(),
-        build: &|init| {
-            let toy = Toy::new(init, faults(seat()));
-            Ok(Box::new(toy.with_interrupt(interrupt.clone())))
-        },
+        build,
         technique,
         about: Default::default(),
-        dir: &dir,
+        dir,
         identity: Identity {
             experiment: "toy".into(),
             arithmetic: "toy".into(),
@@ -430,11 +459,7 @@ fn lead(
         },
         threads_per_model: 1,
         observer,
-        interrupt: interrupt.clone(),
-    };
-    match ranks {
-        None => run.train(),
-        Some(ranks) => run.train_with(ranks),
+        interrupt,
     }
 }
 

@@ -56,7 +56,7 @@ impl World {
     }
 
     /// The name of this machine.
-    pub fn host() -> String {
+    pub fn host(&self) -> String {
         processor_name().unwrap_or_else(|_| "an unnamed host".to_owned())
     }
 
@@ -72,7 +72,7 @@ impl World {
         let (mine, ranks) = (self.world.rank(), ranks.join(", "));
         (self.last_words)(&format!(
             "rank {mine} on {} has waited {seconds} seconds for rank {ranks}",
-            Self::host()
+            self.host()
         ));
         self.world.abort(1)
     }

@@ -58,6 +58,9 @@ impl Environment {
 #[derive(Debug, Serialize)]
 pub(crate) struct Resumed {
     pub(crate) after_steps: Vec<u64>,
+    /// Models that were left out from here on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without_replicas: Vec<usize>,
     #[serde(flatten)]
     pub(crate) environment: Environment,
 }

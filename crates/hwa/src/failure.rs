@@ -30,9 +30,6 @@ pub(crate) enum Failure {
         /// How to go on.
         advice: String,
     },
-    /// Another rank has said what there is to say: this exit code.
-    #[cfg(feature = "mpi")]
-    Told(u8),
     /// Training was interrupted and can be resumed: exit code 130.
     Interrupted {
         /// The run directory.
@@ -46,8 +43,6 @@ impl fmt::Display for Failure {
             Self::Usage(error) | Self::Run(error) => f.write_str(&chain(error)),
             Self::Stopped { error, advice } => write!(f, "{}; {advice}", chain(error)),
             Self::Cancelled { .. } | Self::Interrupted { .. } => f.write_str("interrupted"),
-            #[cfg(feature = "mpi")]
-            Self::Told(_) => f.write_str("see rank 0"),
         }
     }
 }
@@ -99,8 +94,6 @@ impl Failure {
                 tell(format_args!("interrupted; go on with: hwa train --resume {}", run.display()));
                 130
             }
-            #[cfg(feature = "mpi")]
-            Self::Told(code) => code,
         }
     }
 }
@@ -211,7 +204,11 @@ impl From<TrainError> for Failure {
         match error {
             TrainError::StateVersion { .. }
             | TrainError::OtherExperiment { .. }
-            | TrainError::OtherArithmetic { .. } => Self::Usage(error.into()),
+            | TrainError::OtherArithmetic { .. }
+            | TrainError::TooManyRanks { .. }
+            | TrainError::NoState
+            | TrainError::NoSuchModel { .. }
+            | TrainError::NoModelLeft => Self::Usage(error.into()),
             _ => Self::Run(error.into()),
         }
     }

@@ -60,6 +60,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Data(DataCommand::Check(arguments)) => commands::data::check(&arguments),
         Command::Data(DataCommand::Fetch(arguments)) => commands::fetch::run(&arguments),
         Command::Bench(BenchCommand::Step(arguments)) => commands::bench::step(&arguments),
+        #[cfg(feature = "mpi")]
+        Command::Bench(BenchCommand::Sync(arguments)) => commands::bench::sync(&arguments),
         Command::Bench(BenchCommand::Recalibrate(arguments)) => {
             commands::bench::recalibrate(&arguments)
         }

@@ -695,3 +695,40 @@ fn the_experiments_of_the_repository_are_valid() {
     let copy = fs::read_to_string(root.join("digits/hwa.toml")).unwrap();
     assert_eq!(fs::read_to_string(built_in).unwrap(), copy);
 }
+
+#[test]
+fn a_run_goes_on_without_a_model_that_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    succeeded(&short_train(&run).output().unwrap());
+    // Back to the state before the last: 24 steps, and a state after every third.
+    fs::remove_file(run.join("summary.json")).unwrap();
+    fs::remove_file(run.join("state/manifest-0000000024.json")).unwrap();
+    let resume = |without: &str| {
+        hwa(&["train", "--json", "--without-replica", without, "--resume"]).arg(&run).output()
+    };
+    failed(&resume("2").unwrap(), 2, "there is no model 2; there are [0, 1]");
+    succeeded(&resume("1").unwrap());
+    let summary = fs::read_to_string(run.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["test"]["inner"].as_array().map(Vec::len), Some(1), "{summary}");
+    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let lost = r#"{"event":"replica_lost","replica":1,"step":21,"reason":"it was left out"}"#;
+    assert_eq!(events.matches(lost).count(), 1, "{events}");
+    let environment = fs::read_to_string(run.join("environment.json")).unwrap();
+    let environment: Value = serde_json::from_str(&environment).unwrap();
+    assert_eq!(environment["resumed"][0]["without_replicas"], serde_json::json!([1]));
+    failed(&hwa(&["train", "--without-replica", "1"]).output().unwrap(), 2, "--resume");
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn without_mpi_ranks_do_not_train_beside_each_other() {
+    let launched = |ranks: &str| {
+        let mut command = hwa(&["train", "--set", "nonsense=1"]);
+        command.env("OMPI_COMM_WORLD_SIZE", ranks).output().unwrap()
+    };
+    failed(&launched("2"), 2, "built without MPI");
+    // One rank is as good as none, and comes as far as the experiment.
+    failed(&launched("1"), 2, "nonsense");
+}

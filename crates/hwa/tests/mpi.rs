@@ -272,7 +272,24 @@ fn more_ranks_than_models_are_a_mistake_in_the_configuration() {
     assert!(!folder.join("run").exists());
 }
 
-/// Black images of class folders, as many as asked for, and one that cannot be read.
+#[test]
+#[ignore = "needs Open MPI"]
+fn a_model_that_diverges_ends_the_run_with_its_rank_and_host() {
+    let (_keep, folder) = folder();
+    let command = train(2, &folder.join("run"), &["optimizer.rate=1e25"]);
+    let output = ended(start(command));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let named = |rank: usize, model: usize| {
+        let line = format!(": model {model} diverged");
+        let of_rank = |said: &&str| said.starts_with(&format!("error: rank {rank} on "));
+        said.lines().filter(of_rank).any(|said| said.contains(&line))
+    };
+    // Whoever was first; two models are on each rank.
+    assert!((0..4).any(|model| named(model / 2, model)), "{said}");
+}
+
+/// Two folders of images, of which one image each cannot be read, if they shall be broken.
 fn images(folder: &Path, broken: bool) {
     for class in ["one", "two"] {
         let place = folder.join(class);

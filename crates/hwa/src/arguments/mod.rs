@@ -76,6 +76,8 @@ Examples:
   hwa train experiments/cifar100/resnet20-hwa.toml --data-dir ~/data
   hwa train mine.toml --weights resnet18.pth --new-head   fine-tune
   hwa train --resume runs/digits-hwa            go on after Ctrl-C or a crash
+  mpirun -n 4 hwa train --set hwa.num_models=8  two models on each of four ranks; needs a build
+                                                with --features mpi; see docs/cluster.md
 
 Every key of an experiment, with its default: docs/experiment.md in the repository.
 Ctrl-C finishes the step, saves and says how to resume. Exit codes: 0 done, 1 failed,
@@ -104,6 +106,9 @@ pub(crate) struct Train {
     /// Resume on a CPU whose arithmetic differs: the bits will differ too
     #[arg(long, requires = "resume")]
     pub(crate) allow_other_arithmetic: bool,
+    /// Go on without this model, counted from 0; again for more
+    #[arg(long, value_name = "MODEL", requires = "resume")]
+    pub(crate) without_replica: Vec<usize>,
     /// Plain lines instead of progress bars
     #[arg(long)]
     pub(crate) plain: bool,
@@ -378,6 +383,9 @@ pub(crate) struct DataFetch {
 pub(crate) enum BenchCommand {
     /// Training steps per second, on made-up images
     Step(BenchStep),
+    /// Steps that are averaged over MPI after each one, on made-up images
+    #[cfg(feature = "mpi")]
+    Sync(BenchSync),
     /// Images per second of re-estimated batch-norm statistics, on made-up images
     Recalibrate(BenchRecalibrate),
     /// Averages of checkpoints on disk, beside reading them alone
@@ -418,6 +426,40 @@ pub(crate) struct BenchStep {
     #[arg(long, default_value = "8")]
     pub(crate) steps: NonZeroUsize,
     /// Print JSON: images_per_second (all replicas), step_ms, peak_rss_mb
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "mpi")]
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  mpirun -n 2 hwa bench sync --model resnet20 --batch 128 --json
+
+Every rank has one replica.")]
+pub(crate) struct BenchSync {
+    /// The network
+    #[arg(long, default_value = "resnet20")]
+    pub(crate) model: String,
+    /// Images per step of one replica
+    #[arg(long, default_value = "128")]
+    pub(crate) batch: NonZeroUsize,
+    /// Threads of each
+    #[arg(long, default_value = "1")]
+    pub(crate) threads: NonZeroUsize,
+    /// Classes
+    #[arg(long, default_value = "100")]
+    pub(crate) classes: NonZeroUsize,
+    /// Height and width of an image; by default 32 for networks for CIFAR, 64 for larger ones
+    #[arg(long)]
+    pub(crate) size: Option<NonZeroUsize>,
+    /// Steps before the clock starts
+    #[arg(long, default_value = "3")]
+    pub(crate) warmup: usize,
+    /// Steps measured; the median counts
+    #[arg(long, default_value = "8")]
+    pub(crate) steps: NonZeroUsize,
+    /// Print JSON: step_ms (with its synchronization), sync_ms, bytes, images_per_second
     #[arg(long)]
     pub(crate) json: bool,
 }

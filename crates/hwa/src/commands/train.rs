@@ -246,8 +246,12 @@ impl Planned {
             observer: &*observer,
             interrupt,
         };
+        if !arguments.without_replica.is_empty() {
+            run.leave_out(&arguments.without_replica).map_err(|error| explained(error, &run))?;
+        }
         if arguments.resume.is_some() && !dir.summary().is_file() {
-            self.record_environment(&run).map_err(|error| explained(error, &run))?;
+            let without = arguments.without_replica.clone();
+            self.record_environment(&run, without).map_err(|error| explained(error, &run))?;
         }
         let outcome = match ranks {
             None => run.train(),
@@ -279,10 +283,15 @@ impl Planned {
     }
 
     /// A record that cannot be kept is no reason not to train.
-    fn record_environment(&self, run: &Run<'_>) -> Result<(), TrainError> {
+    fn record_environment(
+        &self,
+        run: &Run<'_>,
+        without_replicas: Vec<usize>,
+    ) -> Result<(), TrainError> {
         let models = self.settings.plan.num_models.get();
         let steps = run.saved_state()?.map_or_else(|| vec![0; models], |state| state.steps);
-        let resumed = Resumed { after_steps: steps, environment: self.environment() };
+        let environment = self.environment();
+        let resumed = Resumed { after_steps: steps, without_replicas, environment };
         if let Err(failure) = resumed.record(&run.dir.environment()) {
             tell(format_args!("the environment could not be recorded: {failure}"));
         }

@@ -6,6 +6,8 @@ mod loader;
 mod made_up;
 mod recalibrate;
 mod step;
+#[cfg(feature = "mpi")]
+mod sync;
 
 use std::num::NonZeroUsize;
 
@@ -17,6 +19,8 @@ pub(crate) use landscape::run as landscape;
 pub(crate) use loader::run as loader;
 pub(crate) use recalibrate::run as recalibrate;
 pub(crate) use step::run as step;
+#[cfg(feature = "mpi")]
+pub(crate) use sync::run as sync;
 
 /// The largest height and width of images unless asked for: at 224 a step of some networks
 /// takes a minute.

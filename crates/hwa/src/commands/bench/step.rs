@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::opened;
 use crate::output::give;
 
-const RATE: f64 = 0.05;
+pub(super) const RATE: f64 = 0.05;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
@@ -131,7 +131,8 @@ fn median_step(
     Ok(median(seconds))
 }
 
-fn noise(task: Task, count: usize, number: u32) -> Batch {
+/// A batch of made-up images.
+pub(super) fn noise(task: Task, count: usize, number: u32) -> Batch {
     let mut random = Random::new(1, number, Purpose::Augment, [0, 0]);
     let images =
         (0..count.saturating_mul(task.images.len())).map(|_| random.normal() as f32).collect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crc32fast::Hasher;
 use hwa_data::{DataError, OnBadImage, Source, Subset};
 use hwa_mpi::{Launch, World};
-use hwa_train::{Assistant, Blocks, Experiment, Ranks};
+use hwa_train::{Assistant, Blocks, Experiment, Ranks, TrainError};
 use serde::{Deserialize, Serialize};
 
 use super::{Asked, Planned, Sources, interrupt_with, quiet_panics_of_models};
@@ -36,22 +36,24 @@ pub(super) fn train(arguments: &Train, _launch: Launch) -> Result<(), Failure> {
     let deadline = deadline()?;
     let said = |error: &str| tell(format_args!("error: {error}"));
     let mut world = World::new(deadline, said).map_err(|error| Failure::Run(error.into()))?;
+    let host = world.host();
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut ranks = Ranks::new(&mut world, deadline);
+        let hello = Hello::from(host.clone());
         let ended = match ranks.rank() {
-            0 => lead(arguments, &mut ranks),
-            _ => assist(arguments, &mut ranks),
+            0 => lead(arguments, hello, &mut ranks),
+            _ => assist(arguments, hello, &mut ranks),
         };
         ended.map_err(|failure| (failure, ranks.rank()))
     }));
     match ended {
         Ok(Ok(())) => Ok(()),
-        // All ranks end alike: there is nobody to be stopped.
-        Ok(Err((failure @ (Failure::Interrupted { .. } | Failure::Told(_)), _))) => Err(failure),
+        // All others end too: there is nobody to be stopped.
+        Ok(Err((failure @ Failure::Interrupted { .. }, _))) => Err(failure),
         // How the command was used is the matter of no rank.
         Ok(Err((failure @ Failure::Usage(_), 0))) => world.abort(failure.report_code().into()),
         Ok(Err((failure, rank))) => {
-            let code = failure.on(&format!("rank {rank} on {}", World::host())).report_code();
+            let code = failure.on(&format!("rank {rank} on {host}")).report_code();
             world.abort(code.into())
         }
         // The hook has said what there is to say.
@@ -81,11 +83,11 @@ struct Hello {
 }
 
 impl Hello {
-    fn new() -> Self {
+    fn from(host: String) -> Self {
         let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HWA_COMMIT"));
         Self {
             program: format!("hwa {version} of commit {commit}"),
-            host: World::host(),
+            host,
             cores: allowed_cores().unwrap_or_default(),
             arithmetic: environment::arithmetic(),
         }
@@ -147,8 +149,8 @@ fn checksum(images: &Subset, on_bad_image: OnBadImage) -> Result<u32, DataError>
     Ok(hasher.finalize())
 }
 
-fn lead(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
-    let hellos: Vec<Hello> = understood(ranks.gather(told(&Hello::new())?)?)?;
+fn lead(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
+    let hellos: Vec<Hello> = understood(ranks.gather(told(&hello)?)?)?;
     ranks.name(hellos.iter().map(|hello| hello.host.clone()).collect());
     for (rank, hello) in hellos.iter().enumerate() {
         if hello.program != hellos[0].program {
@@ -187,10 +189,7 @@ fn lead(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
 fn places(hellos: &[Hello], models: usize) -> Result<Vec<RankPlace>, Failure> {
     let ranks = hellos.len();
     if ranks > models {
-        return Err(Failure::usage(format!(
-            "{ranks} ranks are too many for {models} models: every rank needs one \
-             (hwa.num_models is the number of all)"
-        )));
+        return Err(TrainError::TooManyRanks { ranks, models }.into());
     }
     let blocks = Blocks::new(models, ranks);
     let sharing = |mine: &Hello| {
@@ -207,8 +206,8 @@ fn places(hellos: &[Hello], models: usize) -> Result<Vec<RankPlace>, Failure> {
     Ok(hellos.iter().enumerate().map(place).collect())
 }
 
-fn assist(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
-    ranks.gather(told(&Hello::new())?)?;
+fn assist(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
+    ranks.gather(told(&hello)?)?;
     let assignment: Assignment = serde_json::from_str(&ranks.broadcast(String::new())?)?;
     ranks.name(assignment.hosts);
     let initial = ranks.hand_out(None)?;
@@ -225,11 +224,10 @@ fn assist(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
         threads_per_model: plan.threads_for(assignment.sharing[ranks.rank()]),
         interrupt: interrupt_with(|| {})?,
     };
-    match assistant.train(ranks)? {
-        false => Ok(()),
-        // Rank 0 says it for all.
-        true => Err(Failure::Told(130)),
-    }
+    // Also after an interrupt, of which rank 0 tells: a launcher ends all ranks when one of them
+    // does not end well, and rank 0 may not be through.
+    assistant.train(ranks)?;
+    Ok(())
 }
 
 /// The experiment of rank 0. The data may be elsewhere here.
@@ -258,7 +256,7 @@ mod tests {
     use super::*;
 
     fn hello(host: &str, cores: &str) -> Hello {
-        Hello { host: host.to_owned(), cores: cores.to_owned(), ..Hello::new() }
+        Hello { cores: cores.to_owned(), ..Hello::from(host.to_owned()) }
     }
 
     #[test]

@@ -12,6 +12,10 @@ test:
 test-backends:
     cargo test -p hwa-nn --features ndarray --test standard another_backend
 
+# Training in several processes (needs Open MPI and libclang)
+test-mpi:
+    cargo test --workspace --features hwa/mpi --test mpi -- --ignored --test-threads 1
+
 # Format, lints and documentation: all without a warning
 check:
     cargo fmt --all --check

@@ -175,6 +175,7 @@ impl From<SeriesError> for Failure {
             SeriesError::NoStep { .. } => Self::usage(format!("{error}; try --order name")),
             SeriesError::Differ { .. } | SeriesError::Index { .. } => Self::Run(error.into()),
             SeriesError::Empty { .. }
+            | SeriesError::Ambiguous { .. }
             | SeriesError::Nothing
             | SeriesError::Single { .. }
             | SeriesError::TooFewLeft { .. }

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use crate::error::StoreError;
 
+/// The files that a message names.
+const NAMED: usize = 4;
+
 /// Why a series could not be opened or averaged.
 #[derive(Debug, thiserror::Error)]
 pub enum SeriesError {
@@ -15,6 +18,17 @@ pub enum SeriesError {
     Empty {
         /// Where they were looked for.
         path: PathBuf,
+    },
+    /// A model folder holds several files that may be its checkpoint.
+    #[error(
+        "{} holds {}: which of them is the checkpoint? name the files, or move the others away",
+        folder.display(), names(files)
+    )]
+    Ambiguous {
+        /// The folder.
+        folder: PathBuf,
+        /// The files.
+        files: Vec<PathBuf>,
     },
     /// Nothing was named.
     #[error("no checkpoints to average")]
@@ -117,6 +131,16 @@ pub enum SeriesError {
     /// A file could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// The names of the first few files.
+fn names(files: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let shown: Vec<String> = files.iter().take(NAMED).filter_map(name).collect();
+    match files.len().saturating_sub(NAMED) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// How two checkpoints differ.

@@ -16,6 +16,10 @@ use crate::error::StoreError;
 /// The endings of files that are taken from a folder; what they are, their content tells.
 const ENDINGS: [&str; 4] = ["safetensors", "pt", "pth", "bin"];
 
+/// What libraries call the weights of a model, whatever they put beside them; the first is best.
+const MODELS: [&str; 3] =
+    ["model.safetensors.index.json", "model.safetensors", "pytorch_model.bin"];
+
 /// A checkpoint that was found, and its cycle if a run numbers it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
@@ -56,7 +60,10 @@ fn in_folder(folder: &Path) -> Result<Vec<Listed>, SeriesError> {
     let mut found = Vec::new();
     for path in entries(folder)? {
         if path.is_dir() {
-            found.extend(model_in(&path)?);
+            // Other programs keep what is theirs in hidden folders.
+            if !is_hidden(&path) {
+                found.extend(model_in(&path)?);
+            }
         } else if is_checkpoint(&path) {
             found.push(path);
         }
@@ -86,19 +93,26 @@ fn checkpoints_of_run(folder: &Path) -> Option<PathBuf> {
     of_run.then(|| folder.to_owned())
 }
 
-/// The one checkpoint of a folder, if there is exactly one.
+/// The checkpoint of a folder, if there is any; which of several it is has to be clear.
 fn model_in(folder: &Path) -> Result<Option<PathBuf>, SeriesError> {
     let entries = entries(folder)?;
-    let only = |mut found: Vec<PathBuf>| if found.len() == 1 { found.pop() } else { None };
-    let indices: Vec<PathBuf> = entries.iter().filter(|path| is_index(path)).cloned().collect();
-    if !indices.is_empty() {
-        return Ok(only(indices));
-    }
-    let weights = entries.into_iter().filter(|path| path.is_file() && is_checkpoint(path));
+    let indices = entries.iter().filter(|path| is_index(path)).cloned();
+    let weights = entries.iter().filter(|path| path.is_file() && is_checkpoint(path)).cloned();
     // Beside weights in safetensors, other files are states of the training.
     let (tensors, others): (Vec<PathBuf>, Vec<PathBuf>) =
         weights.partition(|path| path.extension().is_some_and(|ending| ending == "safetensors"));
-    Ok(only(if tensors.is_empty() { others } else { tensors }))
+    let kinds = [indices.collect(), tensors, others];
+    let Some(mut files) = kinds.into_iter().find(|files| !files.is_empty()) else {
+        return Ok(None);
+    };
+    let named = |name: &&str| files.iter().find(|path| path.ends_with(name)).cloned();
+    if let Some(model) = MODELS.iter().find_map(named) {
+        return Ok(Some(model));
+    }
+    match files.len() {
+        1 => Ok(files.pop()),
+        _ => Err(SeriesError::Ambiguous { folder: folder.to_owned(), files }),
+    }
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
@@ -111,12 +125,15 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 fn is_checkpoint(path: &Path) -> bool {
-    let hidden = path.file_name().is_none_or(|name| {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    !is_hidden(path) && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| {
         let name = name.to_string_lossy();
         name.starts_with(TEMPORARY) || name.starts_with('.')
-    });
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    !hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+    })
 }
 
 fn is_index(path: &Path) -> bool {

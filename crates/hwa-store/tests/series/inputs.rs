@@ -133,6 +133,40 @@ fn a_model_in_several_files_is_one_member() {
 }
 
 #[test]
+fn no_model_folder_is_passed_over_for_what_lies_beside_its_weights() {
+    // As `transformers` writes them, before and since it prefers safetensors.
+    let folder = tempfile::tempdir().unwrap();
+    for (number, layout) in
+        [1, 2, 3].into_iter().zip(["pytorch_model.bin", "model.safetensors"].into_iter().cycle())
+    {
+        let model = folder.path().join(format!("checkpoint-{number}"));
+        fs::create_dir(&model).unwrap();
+        write_tensors(&model.join(layout), &single(number as f32), &Metadata::new()).unwrap();
+        for other in ["optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"] {
+            fs::write(model.join(other), "not for an average").unwrap();
+        }
+    }
+    fs::create_dir(folder.path().join(".cache")).unwrap();
+    fs::create_dir(folder.path().join("logs")).unwrap();
+    fs::write(folder.path().join("logs/events"), "").unwrap();
+    let adapter = folder.path().join("checkpoint-2/adapter.safetensors");
+    write_tensors(&adapter, &single(1e9), &Metadata::new()).unwrap();
+    let open = || Series::open(&[folder.path().to_owned()], Order::Name);
+    let series = open().unwrap();
+    assert_eq!((series.len(), mean_of(&series)), (3, 2.0));
+    // Without a name that says so, it is not clear which it is.
+    let third = folder.path().join("checkpoint-3");
+    fs::rename(third.join("pytorch_model.bin"), third.join("net.bin")).unwrap();
+    let error = open().unwrap_err();
+    assert!(matches!(error, SeriesError::Ambiguous { .. }), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("checkpoint-3 holds net.bin, optimizer.pt, "), "{message}");
+    assert!(message.contains("and 1 more"), "{message}");
+    let named = Series::open(&[third, folder.path().join("checkpoint-1")], Order::Name);
+    assert!(matches!(named, Err(SeriesError::Ambiguous { .. })));
+}
+
+#[test]
 fn an_index_that_lies_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("m");

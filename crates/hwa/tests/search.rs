@@ -306,7 +306,59 @@ fn a_journal_of_something_else_is_refused_and_says_what_differs() {
     succeeded(&bench.search("found", &["--max-evals", "6", "--force"]));
     assert_eq!(bench.calls() - calls, 6);
     succeeded(&bench.search("found", &["--max-evals", "9", "--resume"]));
-    assert!(bench.calls() - calls <= 6 + 9);
+    assert!(bench.calls() - calls <= 9);
+}
+
+#[test]
+fn a_larger_budget_never_finds_less_and_counts_what_was_scored_before() {
+    let bench = Bench::new(24);
+    let score = |found: &Value| found["winner"]["validation"]["score"].as_f64().unwrap();
+    let mut before = f64::NEG_INFINITY;
+    for most in [6, 7, 9, 14, 15, 22, 30, 31, 40] {
+        let number = most.to_string();
+        let found = json(&bench.search("found", &["--json", "--resume", "--max-evals", &number]));
+        assert!(bench.calls() <= most, "{} of {most}", bench.calls());
+        assert_eq!(found["evaluations"].as_u64().unwrap() as usize, bench.calls());
+        assert!(score(&found) >= before, "{most}: {found}");
+        before = score(&found);
+        let csv = fs::read_to_string(bench.at("found/scores.csv")).unwrap();
+        assert_eq!(csv.lines().count(), bench.calls() + 1);
+    }
+    // With fewer than were scored nothing is scored, and nothing is forgotten.
+    let calls = bench.calls();
+    let fewer = json(&bench.search("found", &["--json", "--resume", "--max-evals", "6"]));
+    assert_eq!((bench.calls(), score(&fewer)), (calls, before));
+    assert_eq!(fewer["ended"], "max_evals");
+}
+
+#[test]
+fn a_search_that_is_refused_does_not_disturb_the_one_at_work() {
+    let bench = Bench::new(6);
+    let eval = bench.script(
+        "wait.sh",
+        &format!(
+            "while [ ! -e {} ]; do sleep 0.02; done; test -s \"$1\" && echo 5",
+            bench.at("go").display()
+        ),
+    );
+    let mut command = bench.command("found", &eval, &["--json"]);
+    let first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let candidate = bench.at("found/candidate.safetensors");
+    while !candidate.exists() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    for more in ["--resume", "--force"] {
+        failed(&bench.command("found", &eval, &[more]).output().unwrap(), 2, "in use");
+    }
+    // Nor does one that fails before it can ask whose folder it is.
+    let bad = bench.series().join("e-9.safetensors");
+    fs::write(&bad, "no tensors").unwrap();
+    failed(&bench.command("found", &eval, &["--resume"]).output().unwrap(), 1, "e-9");
+    assert!(candidate.exists() && bench.at("found/journal.jsonl").exists());
+    fs::write(bench.at("go"), "").unwrap();
+    let found = json(&first.wait_with_output().unwrap());
+    assert_eq!(found["winner"]["validation"]["score"], 5.0);
+    assert!(!candidate.exists());
 }
 
 #[test]

@@ -32,7 +32,8 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// The windows of a series. Windows with the same members are one candidate.
+/// The windows of a series, each in its simplest form. Without gaps between the numbers, windows
+/// with the same members are one candidate; a search asks for each set of members once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
     numbers: Vec<usize>,

@@ -1,11 +1,12 @@
 //! `hwa search`: the best window over a series of checkpoints, whoever trained them.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use hwa_core::search::{Candidate, Ranking, Scored, Search as Windows, Space};
+use hwa_core::search::{Candidate, Ended, Ranking, Scored, Search as Windows, Space};
 use hwa_store::{Averaging, Series, Watch, write_atomically};
 use serde_json::Value;
 
@@ -111,8 +112,9 @@ impl Place {
         let own = matches!(failure, Failure::Run(_) | Failure::Cancelled { .. });
         // Behind the first line are scores. Without one, nothing has begun.
         if own && journal.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()).count() < 2 {
-            let _ = std::fs::remove_file(self.journal());
-            let _ = std::fs::remove_dir(&self.folder);
+            if Journal::remove(&self.journal()) {
+                let _ = std::fs::remove_dir(&self.folder);
+            }
             return failure;
         }
         let advice = "the same command with --resume goes on with it".to_owned();
@@ -226,15 +228,24 @@ impl Finding<'_> {
             Some(_) => Look::Screening,
             None => Look::Full,
         };
-        let found = windows.run(|window| {
+        let mut found = windows.run(|window| {
             let measured = match first.contains(window) {
                 true => Some(self.ledger.measure(window, look)?),
-                false => self.ledger.within_time(window, look)?,
+                false => self.ledger.within(window, look, self.kept())?,
             };
             Ok::<_, Failure>(measured.map(|measured| goal.worth(&measured)))
         })?;
+        if found.ended == Ended::Stopped && !self.ledger.is_out_of_time() {
+            found.ended = Ended::Budget;
+        }
+        // A larger budget asks other questions; what is known from before is no worse for that.
+        self.add_known(&mut found.ranking, look, &windows);
         let closely = match self.budget.shortlist {
-            Some(count) => self.shortlist(&found.ranking, count)?,
+            Some(count) => {
+                let mut closely = self.shortlist(&found.ranking, count)?;
+                self.add_known(&mut closely, Look::Full, &windows);
+                closely
+            }
             None => found.ranking.clone(),
         };
         let Some(winner) = closely.best().map(|best| best.candidate) else {
@@ -268,6 +279,30 @@ impl Finding<'_> {
         Ok(Outcome { answer, heat, scores })
     }
 
+    /// Evaluations that are kept for the shortlist: those that it has had need no more.
+    fn kept(&self) -> usize {
+        let Some(shortlist) = self.budget.shortlist else { return 0 };
+        let is_known = |usual: &&Usual| self.ledger.found(&usual.window, Look::Full).is_some();
+        let known = self.usual.iter().filter(is_known).count();
+        let others = self.ledger.known(Look::Full).len() - known;
+        self.usual.len() - known + shortlist.saturating_sub(others).max(1)
+    }
+
+    /// Adds what was scored in earlier sessions and not asked for again.
+    fn add_known(&mut self, ranking: &mut Ranking, look: Look, windows: &Windows) {
+        let goal = self.ledger.scorer().goal();
+        let places = |candidate: &Candidate| self.space.members(candidate);
+        let mut there: HashSet<Vec<usize>> =
+            ranking.all().iter().map(|scored| places(&scored.candidate)).collect();
+        for (candidate, measured) in self.ledger.known(look) {
+            let members = places(&candidate);
+            let (count, worth) = (members.len(), goal.worth(&measured));
+            if windows.allows(&candidate) && there.insert(members) {
+                ranking.add(Scored { candidate, members: count, worth });
+            }
+        }
+    }
+
     /// The best so many and the usual ones, with the bits and the statistics of a result.
     fn shortlist(&mut self, screened: &Ranking, count: usize) -> Result<Ranking, Failure> {
         let usual: Vec<Candidate> = self.usual.iter().map(|usual| usual.window).collect();
@@ -275,10 +310,11 @@ impl Finding<'_> {
         let mut closely = Ranking::default();
         for (rank, scored) in screened.all().iter().enumerate() {
             let Scored { candidate, members, .. } = *scored;
-            let measured = if rank == 0 || usual.contains(&candidate) {
+            // The best one is looked at whatever the time, if the evaluations are not used up.
+            let measured = if usual.contains(&candidate) || (rank == 0 && self.ledger.room() > 0) {
                 Some(self.ledger.measure(&candidate, Look::Full)?)
             } else if rank < count && scored.worth.is_finite() {
-                self.ledger.within_time(&candidate, Look::Full)?
+                self.ledger.within(&candidate, Look::Full, 0)?
             } else {
                 None
             };
@@ -311,7 +347,7 @@ impl Finding<'_> {
     ) -> Result<(Line, Vec<Line>, Option<String>), Failure> {
         let untested = self.ledger.scorer().tests().err();
         let is_new = |window: &Candidate| window != winner && !usual.contains(window);
-        if self.ledger.tested().any(is_new) {
+        if self.ledger.tested().iter().any(is_new) {
             tell(
                 "test was read before, for another window: what is found now was found after a \
                  look at it",
@@ -337,7 +373,7 @@ impl Finding<'_> {
         let name = named.map(|usual| usual.name.clone());
         let members = files(self.series.paths(), &self.space.members(window));
         let screened = match self.budget.shortlist {
-            Some(_) => Some(self.ledger.measure(window, Look::Screening)?),
+            Some(_) => self.ledger.found(window, Look::Screening),
             None => None,
         };
         let validation = self.ledger.measure(window, Look::Full)?;

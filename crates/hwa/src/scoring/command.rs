@@ -29,6 +29,8 @@ pub(super) struct CommandScorer<'a> {
     patience: Duration,
     /// The average that is being looked at.
     candidate: PathBuf,
+    /// Whether this process has written it: another one may be at work there.
+    is_written: bool,
     cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -59,6 +61,7 @@ impl<'a> CommandScorer<'a> {
             test_text: subject.test_eval,
             patience: how.eval_timeout,
             candidate,
+            is_written: false,
             cancelled: subject.cancelled,
         })
     }
@@ -120,9 +123,8 @@ impl Scorer for CommandScorer<'_> {
             _ => &self.eval,
         };
         self.averaging.write(window, &self.candidate)?;
-        let number = self.number(command);
-        let _ = fs::remove_file(&self.candidate);
-        let score = number?;
+        self.is_written = true;
+        let score = self.number(command)?;
         if !score.is_finite() {
             let last = window.at();
             let count = window.members().len();
@@ -138,16 +140,18 @@ impl Scorer for CommandScorer<'_> {
 
 impl Drop for CommandScorer<'_> {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.candidate);
+        if self.is_written {
+            let _ = fs::remove_file(&self.candidate);
+        }
     }
 }
 
-/// The last word of the last line that is not empty; a percent sign may follow the number.
+/// The last word of the last line that is not empty; a percent sign may follow it.
 fn last_number(stdout: &str) -> Result<f64, String> {
     let line = stdout.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let Some(line) = line else { return Err("printed nothing, expected a number".to_owned()) };
-    let word = line.split_whitespace().next_back().unwrap_or(line);
-    let number = word.strip_suffix('%').unwrap_or(word).parse();
+    let before = line.trim_end_matches(|c: char| c == '%' || c.is_whitespace());
+    let number = before.split_whitespace().next_back().unwrap_or(before).parse();
     number.map_err(|_| format!("printed no number last: its last line is {line:?}"))
 }
 
@@ -173,13 +177,17 @@ mod tests {
 
     #[test]
     fn the_number_is_what_is_printed_last() {
-        for (text, number) in
-            [("0.5\n", 0.5), ("epoch 3\naccuracy: 93.25 %x 71.5%\n\n", 71.5), ("-1e-3", -1e-3)]
-        {
+        for (text, number) in [
+            ("0.5\n", 0.5),
+            ("epoch 3\naccuracy: 93.25 %x 71.5%\n\n", 71.5),
+            ("accuracy: 73.12 %", 73.12),
+            ("-1e-3", -1e-3),
+        ] {
             assert_eq!(last_number(text), Ok(number));
         }
         assert!(last_number("nan\n").unwrap().is_nan());
         assert!(last_number("loss 3\ndone\n").unwrap_err().contains("last line is \"done\""));
+        assert!(last_number("%\n").unwrap_err().contains("last line is \"%\""));
         assert!(last_number("\n \n").unwrap_err().contains("printed nothing"));
     }
 

@@ -50,7 +50,10 @@ pub(crate) struct Session<'a> {
 pub(crate) struct Ledger<'a> {
     session: Session<'a>,
     journal: Journal,
-    known: HashMap<(Look, Candidate), Measured>,
+    /// By their members: windows that hold the same are one.
+    known: HashMap<(Look, Vec<usize>), (Candidate, Measured)>,
+    /// Windows that were ever tested, by whatever.
+    tested: Vec<Candidate>,
     /// What measuring has taken, in earlier sessions too.
     spent: Duration,
     progress: Progress,
@@ -64,16 +67,22 @@ impl<'a> Ledger<'a> {
         session: Session<'a>,
     ) -> Result<Self, Failure> {
         let (journal, mut entries) = Journal::open::<Entry>(path, identity)?;
-        let tested = session.scorer.tests().ok();
-        entries.retain(|entry| entry.look != Look::Test || entry.by == tested);
+        let by = session.scorer.tests().ok();
+        let tests = entries.iter().filter(|entry| entry.look == Look::Test);
+        let tested = tests.map(|entry| entry.window).collect();
+        entries.retain(|entry| entry.look != Look::Test || entry.by == by);
         if !entries.is_empty() {
             tell(format_args!("{} scores are known from before", entries.len()));
         }
         let seconds: f64 = entries.iter().map(|entry| entry.seconds).sum();
         let spent = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let known = entries.into_iter().map(|e| ((e.look, e.window), e.measured)).collect();
+        let mut known = HashMap::new();
+        for Entry { look, window, measured, .. } in entries {
+            let members = session.series.window(window.spec(), Some(window.at))?;
+            known.insert((look, members.members().to_vec()), (window, measured));
+        }
         let progress = Progress::new(session.plain);
-        Ok(Self { session, journal, known, spent, progress })
+        Ok(Self { session, journal, known, tested, spent, progress })
     }
 
     /// Who scores.
@@ -87,9 +96,23 @@ impl<'a> Ledger<'a> {
         (count, self.spent)
     }
 
-    /// The windows that were tested.
-    pub(crate) fn tested(&self) -> impl Iterator<Item = &Candidate> {
-        self.known.keys().filter(|(look, _)| *look == Look::Test).map(|(_, window)| window)
+    /// The windows that were tested before, by whatever.
+    pub(crate) fn tested(&self) -> &[Candidate] {
+        &self.tested
+    }
+
+    /// All windows that were looked at in this way, the oldest first.
+    pub(crate) fn known(&self, look: Look) -> Vec<(Candidate, Measured)> {
+        let known = self.known.iter().filter(|((known, _), _)| *known == look);
+        let mut known: Vec<(Candidate, Measured)> = known.map(|(_, found)| *found).collect();
+        known.sort_by_key(|(window, _)| (window.at, window.length, window.stride));
+        known
+    }
+
+    /// What a window was found to be worth, if it was looked at.
+    pub(crate) fn found(&self, window: &Candidate, look: Look) -> Option<Measured> {
+        let members = self.session.series.window(window.spec(), Some(window.at)).ok()?;
+        self.known.get(&(look, members.members().to_vec())).map(|(_, measured)| *measured)
     }
 
     /// Whether no evaluation should be begun any more.
@@ -97,13 +120,23 @@ impl<'a> Ledger<'a> {
         self.session.bounds.time.is_some_and(|most| self.spent >= most)
     }
 
-    /// What a window is worth, unless there is no time left to find out.
-    pub(crate) fn within_time(
+    /// How many more evaluations there may be; those of earlier sessions count.
+    pub(crate) fn room(&self) -> usize {
+        self.session.bounds.evaluations.saturating_sub(self.spent().0)
+    }
+
+    /// What a window is worth, unless there is no time left to find out, or no more room than
+    /// is kept for others.
+    pub(crate) fn within(
         &mut self,
         window: &Candidate,
         look: Look,
+        kept: usize,
     ) -> Result<Option<Measured>, Failure> {
-        match self.is_out_of_time() && !self.known.contains_key(&(look, *window)) {
+        if let Some(known) = self.found(window, look) {
+            return Ok(Some(known));
+        }
+        match self.is_out_of_time() || self.room() <= kept {
             true => Ok(None),
             false => self.measure(window, look).map(Some),
         }
@@ -111,10 +144,11 @@ impl<'a> Ledger<'a> {
 
     /// What a window is worth.
     pub(crate) fn measure(&mut self, window: &Candidate, look: Look) -> Result<Measured, Failure> {
-        if let Some(known) = self.known.get(&(look, *window)) {
+        let members = self.session.series.window(window.spec(), Some(window.at))?;
+        let key = (look, members.members().to_vec());
+        if let Some((_, known)) = self.known.get(&key) {
             return Ok(*known);
         }
-        let members = self.session.series.window(window.spec(), Some(window.at))?;
         let began = Instant::now();
         self.progress.begin(look, self.spent().0, self.session.bounds.evaluations);
         let measured = self.session.scorer.measure(&members, look)?;
@@ -122,7 +156,7 @@ impl<'a> Ledger<'a> {
         let by = self.session.scorer.tests().ok().filter(|_| look == Look::Test);
         self.journal.add(&Entry { look, window: *window, measured, seconds, by })?;
         self.spent += began.elapsed();
-        self.known.insert((look, *window), measured);
+        self.known.insert(key, (*window, measured));
         self.progress.ended(window, look, &measured, self.spent().0);
         Ok(measured)
     }

@@ -41,7 +41,9 @@ pub(crate) fn usual(run: Option<&Path>, space: &Space) -> Result<Vec<Usual>, Fai
     let mut usual: Vec<Usual> = Vec::new();
     for (name, window) in windows {
         // A window that is two of them has the name of the first.
-        if let Some(window) = window.filter(|w| usual.iter().all(|other| other.window != *w)) {
+        let members = |window: &Candidate| space.members(window);
+        let is_new = |w: &Candidate| usual.iter().all(|other| members(&other.window) != members(w));
+        if let Some(window) = window.filter(is_new) {
             usual.push(Usual { name, window });
         }
     }

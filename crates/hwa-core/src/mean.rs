@@ -212,6 +212,51 @@ mod tests {
         weights(vec![("w", Role::Parameter, values)])
     }
 
+    /// Between all neighbours of a half type: what lies nearer to one is that one, and what lies
+    /// in the middle is the even one. Nothing here rounds but by comparison.
+    fn is_rounded_to_nearest(infinity: u16, wide: impl Fn(u16) -> f64, round: impl Fn(f64) -> u16) {
+        for low in 0..infinity {
+            // Behind the greatest number there would be one more, with the same distance.
+            let below = wide(low);
+            let above = match low + 1 == infinity {
+                true => 2.0 * below - wide(low - 1),
+                false => wide(low + 1),
+            };
+            let middle = below + (above - below) / 2.0;
+            let even = low + low % 2;
+            for (x, expected) in [
+                (below, low),
+                (below.next_up(), low),
+                (middle.next_down(), low),
+                (middle, even),
+                (middle.next_up(), low + 1),
+                (above.next_down(), low + 1),
+            ] {
+                assert_eq!(round(x), expected, "{x:e}");
+                assert_eq!(round(-x), expected | 0x8000, "{:e}", -x);
+            }
+        }
+        assert_eq!([round(f64::MAX), round(f64::INFINITY)], [infinity; 2]);
+        assert_eq!(round(f64::NAN) & infinity, infinity);
+        assert_ne!(round(f64::NAN) & 0x7fff, infinity);
+    }
+
+    #[test]
+    fn half_precision_is_rounded_to_the_nearest_of_all_its_numbers() {
+        // 1 sign, 5 bits of an exponent with bias 15, 10 of a fraction.
+        let wide = |bits: u16| match bits >> 10 {
+            0 => f64::from(bits) * 2f64.powi(-24),
+            exponent => f64::from(1024 + (bits & 1023)) * 2f64.powi(i32::from(exponent) - 25),
+        };
+        is_rounded_to_nearest(0x7c00, wide, |x| to_f16(x).to_bits());
+        // 1 sign, 8 bits of an exponent with bias 127, 7 of a fraction.
+        let wide = |bits: u16| match bits >> 7 {
+            0 => f64::from(bits) * 2f64.powi(-133),
+            exponent => f64::from(128 + (bits & 127)) * 2f64.powi(i32::from(exponent) - 134),
+        };
+        is_rounded_to_nearest(0x7f80, wide, |x| to_bf16(x).to_bits());
+    }
+
     #[test]
     fn the_mean_of_nothing_is_an_error() {
         assert_eq!(mean(&[], Statistics::Omit).unwrap_err(), WeightsError::Empty);

@@ -46,7 +46,7 @@ impl WindowSpec {
 
     /// The oldest cycle that the window of cycle `cycle` can hold.
     pub fn oldest(&self, cycle: usize) -> usize {
-        let slid = self.length.map_or(1, |length| (cycle + 1).saturating_sub(length.get()));
+        let slid = self.length.map_or(1, |length| cycle.saturating_sub(length.get() - 1));
         slid.max(self.first_cycle).max(1)
     }
 
@@ -139,6 +139,12 @@ mod tests {
             stride: NonZeroUsize::new(stride).unwrap(),
             first_cycle: 1,
         }
+    }
+
+    #[test]
+    fn the_oldest_of_the_last_number_that_there_is() {
+        assert_eq!(spec(3, 1).oldest(usize::MAX), usize::MAX - 2);
+        assert_eq!([spec(3, 1).oldest(0), spec(3, 1).oldest(3), spec(3, 1).oldest(4)], [1, 1, 2]);
     }
 
     fn trace(spec: WindowSpec, outer_weights: &[f32]) -> Vec<Option<f32>> {

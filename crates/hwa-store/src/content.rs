@@ -1,7 +1,7 @@
 //! What a file is, told by its first bytes.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::checkpoint_error::CheckpointError;
@@ -24,9 +24,18 @@ const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19
 /// The place of a tar archive's magic word.
 const TAR_MAGIC: usize = 257;
 
+/// Opens a file that is one: whoever opens a pipe waits for its other end.
+pub(crate) fn open_regular(path: &Path) -> Result<File, StoreError> {
+    let open = || match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    };
+    open().map_err(StoreError::io("read", path))
+}
+
 /// Opens a file, reads its first bytes, and tells what it is.
 pub(crate) fn open(path: &Path) -> Result<(File, Content), StoreError> {
-    let mut file = File::open(path).map_err(StoreError::io("read", path))?;
+    let mut file = open_regular(path)?;
     let mut head = Vec::with_capacity(HEAD);
     Read::by_ref(&mut file)
         .take(HEAD as u64)

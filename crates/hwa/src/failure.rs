@@ -172,7 +172,9 @@ impl From<SeriesError> for Failure {
                 "{error}; --skip-bad leaves such checkpoints out, --allow-non-finite averages them"
             )),
             SeriesError::TooLittleMemory { .. } => Self::usage(format!("--max-memory: {error}")),
-            SeriesError::NoStep { .. } => Self::usage(format!("{error}; try --order name")),
+            SeriesError::NoStep { .. } | SeriesError::MixedSteps { .. } => {
+                Self::usage(format!("{error}; try --order name"))
+            }
             SeriesError::Differ { .. } | SeriesError::Index { .. } => Self::Run(error.into()),
             SeriesError::Empty { .. }
             | SeriesError::Ambiguous { .. }

@@ -9,7 +9,6 @@ use super::Series;
 use super::buffers::Limits;
 use super::error::SeriesError;
 use super::layout::{self, Planned};
-use super::order::is_told_by_folder;
 use super::output::{About, FinishedFile, InMemory, OutputFile, OutputFiles};
 use super::scheme::Scheme;
 use super::source::Source;
@@ -19,9 +18,13 @@ use super::window::Window;
 use crate::tensor_file::Metadata;
 
 /// Averages that are written in one pass; each is an open file.
-const FILES_AT_ONCE: usize = 128;
+const FILES_AT_ONCE: usize = 32;
 /// What was said about one checkpoint and is not so about an average.
 const OF_ONE: [&str; 4] = ["cycle", "step", "replica", "n_averaged"];
+/// The same, as others say it.
+const OF_ONE_BY_OTHERS: [&str; 3] = ["global_step", "step", "epoch"];
+/// What says whose tensors these are: `transformers` refuses a file with metadata but without it.
+const FORMAT: (&str, &str) = ("format", "pt");
 
 /// How a series is averaged.
 #[derive(Debug, Clone)]
@@ -133,6 +136,11 @@ impl<'a> Averaging<'a> {
         windows: &[&[usize]],
         sink: &dyn Sink,
     ) -> Result<(), SeriesError> {
+        // A window may be of another series.
+        let (count, newest) = (self.series.len(), windows.iter().flat_map(|w| w.iter()).max());
+        if let Some(place) = newest.copied().filter(|newest| *newest >= count) {
+            return Err(SeriesError::NoPlace { place, count });
+        }
         let sources: Vec<&Source> = self.series.sources.iter().collect();
         self.of(&sources, planned, windows).run(sink)
     }
@@ -151,9 +159,8 @@ impl<'a> Averaging<'a> {
     /// What the newest member says about its network goes on to be true; the rest is new.
     fn about(&self, window: &Window) -> About {
         let sources = &self.series.sources;
-        let members: Vec<&Source> =
-            window.members().iter().filter_map(|member| sources.get(*member)).collect();
-        let Some(newest) = members.last() else {
+        let newest = window.members().last().and_then(|member| sources.get(*member));
+        let Some(newest) = newest else {
             return About::default();
         };
         let mut metadata = newest.metadata().clone();
@@ -167,7 +174,8 @@ impl<'a> Averaging<'a> {
             Scheme::Weighted(weights) => json!({ "how": "weighted", "weights": weights }),
             Scheme::Moving { decay } => json!({ "how": "moving", "decay": decay }),
         };
-        let names: Vec<String> = members.iter().map(|source| name_of(source.path())).collect();
+        let names = window.members().iter().filter_map(|member| self.series.names.get(*member));
+        let names: Vec<&str> = names.map(String::as_str).collect();
         metadata.extend([
             ("kind".to_owned(), Value::from("average")),
             ("average".to_owned(), how),
@@ -176,16 +184,9 @@ impl<'a> Averaging<'a> {
             ("statistics".to_owned(), statistics.into()),
             ("tool".to_owned(), concat!("hwa ", env!("CARGO_PKG_VERSION")).into()),
         ]);
-        About { metadata, foreign: newest.foreign().clone() }
-    }
-}
-
-/// A file's name, with its folder's if that is what tells checkpoints apart.
-fn name_of(path: &Path) -> String {
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let own = name(path).unwrap_or_default();
-    match path.parent().and_then(name).filter(|_| is_told_by_folder(path)) {
-        Some(folder) => format!("{folder}/{own}"),
-        None => own,
+        let mut foreign = newest.foreign().clone();
+        foreign.retain(|key, _| !OF_ONE_BY_OTHERS.contains(&key.as_str()));
+        foreign.entry(FORMAT.0.to_owned()).or_insert_with(|| FORMAT.1.to_owned());
+        About { metadata, foreign }
     }
 }

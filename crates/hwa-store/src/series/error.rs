@@ -12,7 +12,7 @@ const NAMED: usize = 4;
 pub enum SeriesError {
     /// There is no checkpoint.
     #[error(
-        "{} holds no checkpoints: expected files ending in .safetensors, .pt, .pth or .bin, \
+        "{} holds no checkpoints: expected files ending in .safetensors, .pt, .pth, .bin or .ckpt, \
          model folders, or a run with checkpoints/outer-*.safetensors", path.display()
     )]
     Empty {
@@ -72,6 +72,17 @@ pub enum SeriesError {
     NoStep {
         /// The checkpoint.
         path: PathBuf,
+    },
+    /// Some checkpoints state their steps, others have them in their names only.
+    #[error(
+        "{} states its step and {} does not: a step and a number in a name may count different \
+         things", stated.display(), silent.display()
+    )]
+    MixedSteps {
+        /// One that states it.
+        stated: PathBuf,
+        /// One that does not.
+        silent: PathBuf,
     },
     /// An index of shards cannot be followed.
     #[error("{}: {reason}", path.display())]

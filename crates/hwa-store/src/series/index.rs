@@ -1,7 +1,7 @@
 //! Models in several safetensors files, with an index that says which tensor is where.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -9,11 +9,17 @@ use serde::Deserialize;
 use super::error::SeriesError;
 use super::header::TensorFile;
 use super::positioned::Keep;
-use crate::atomic::{folder_of, read_to_string};
+use crate::atomic::folder_of;
+use crate::content::open_regular;
 use crate::error::StoreError;
 
 /// How the names of indices end.
-pub(crate) const INDEX: &str = ".safetensors.index.json";
+const INDEX: &str = ".safetensors.index.json";
+
+/// Whether a file is one, by its name.
+pub(crate) fn is_index(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(INDEX))
+}
 
 /// `model.safetensors.index.json`, as Hugging Face's libraries write it.
 #[derive(Deserialize)]
@@ -34,7 +40,7 @@ pub(crate) fn open(path: &Path, keep: Keep) -> Result<Vec<TensorFile>, SeriesErr
     let mut files = Vec::with_capacity(names.len());
     for (number, name) in names.iter().enumerate() {
         let shard = folder_of(path).join(name);
-        let file = File::open(&shard).map_err(StoreError::io("read", &shard))?;
+        let file = open_regular(&shard)?;
         let mut file = TensorFile::open(&shard, file, keep)?;
         for tensor in &mut file.tensors {
             tensor.file = number;
@@ -57,7 +63,8 @@ pub(crate) fn open(path: &Path, keep: Keep) -> Result<Vec<TensorFile>, SeriesErr
 }
 
 fn read(path: &Path) -> Result<Index, SeriesError> {
-    let text = read_to_string(path)?;
+    let mut text = String::new();
+    open_regular(path)?.read_to_string(&mut text).map_err(StoreError::io("read", path))?;
     let index: Index = serde_json::from_str(&text)
         .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
     let wrong = |reason: String| SeriesError::Index { path: path.to_owned(), reason };

@@ -14,7 +14,7 @@ use crate::checkpoints::CheckpointStore;
 use crate::error::StoreError;
 
 /// The endings of files that are taken from a folder; what they are, their content tells.
-const ENDINGS: [&str; 4] = ["safetensors", "pt", "pth", "bin"];
+const ENDINGS: [&str; 5] = ["safetensors", "pt", "pth", "bin", "ckpt"];
 
 /// What libraries call the weights of a model, whatever they put beside them; the first is best.
 const MODELS: [&str; 3] =
@@ -70,7 +70,7 @@ fn in_folder(folder: &Path) -> Result<Vec<Listed>, SeriesError> {
     }
     // A model in several files is one checkpoint.
     let indices: Vec<PathBuf> =
-        entries(folder)?.into_iter().filter(|path| is_index(path)).collect();
+        entries(folder)?.into_iter().filter(|path| index::is_index(path)).collect();
     for index in indices {
         let shards = index::shards(&index)?;
         let is_shard = |path: &PathBuf| {
@@ -96,7 +96,7 @@ fn checkpoints_of_run(folder: &Path) -> Option<PathBuf> {
 /// The checkpoint of a folder, if there is any; which of several it is has to be clear.
 fn model_in(folder: &Path) -> Result<Option<PathBuf>, SeriesError> {
     let entries = entries(folder)?;
-    let indices = entries.iter().filter(|path| is_index(path)).cloned();
+    let indices = entries.iter().filter(|path| index::is_index(path)).cloned();
     let weights = entries.iter().filter(|path| path.is_file() && is_checkpoint(path)).cloned();
     // Beside weights in safetensors, other files are states of the training.
     let (tensors, others): (Vec<PathBuf>, Vec<PathBuf>) =
@@ -134,10 +134,6 @@ fn is_hidden(path: &Path) -> bool {
         let name = name.to_string_lossy();
         name.starts_with(TEMPORARY) || name.starts_with('.')
     })
-}
-
-fn is_index(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(index::INDEX))
 }
 
 fn non_empty(folder: &Path, found: Vec<Listed>) -> Result<Vec<Listed>, SeriesError> {

@@ -44,11 +44,12 @@ pub use watch::Watch;
 pub use window::Window;
 
 use listing::Listed;
-use positioned::Keep;
+use positioned::{Keep, PositionedFile};
 use source::Source;
 
-/// Files that stay open; of longer series they are opened for each read.
-const MOST_OPEN: usize = 256;
+/// Files that stay open, shards counted; the others are opened for each read. Systems allow some
+/// hundred, and others need theirs.
+const MOST_OPEN: usize = 64;
 /// The bytes read at a time when files are read as they are.
 const PLAIN_PIECE: usize = 256 << 10;
 /// The bytes at either end of a file that tell it apart.
@@ -58,8 +59,11 @@ const DIGESTED: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Series {
     sources: Vec<Source>,
+    /// What tells them apart.
+    names: Vec<String>,
     /// The cycles of a run, or places in the series from 1 on.
     numbers: Vec<usize>,
+    by_cycle: bool,
 }
 
 /// A member that holds NaN or infinities.
@@ -86,25 +90,23 @@ impl Series {
             Order::Name => members.sort_by(|(a, _), (b, _)| order::by_name(&a.path, &b.path)),
             Order::Time => members.sort_by_key(|(_, source)| source.written()),
             Order::Step => {
-                let step = |(_, source): &(Listed, Source)| {
-                    let missing = || SeriesError::NoStep { path: source.path().to_owned() };
-                    source.step().or_else(|| order::number_of(source.path())).ok_or_else(missing)
-                };
-                let steps = members.iter().map(step).collect::<Result<Vec<_>, _>>()?;
+                let steps = steps(&members)?;
                 let mut stepped: Vec<_> = steps.into_iter().zip(members).collect();
                 stepped.sort_by_key(|(step, _)| *step);
                 members = stepped.into_iter().map(|(_, member)| member).collect();
             }
             Order::Given => {}
         }
-        let by_cycle = order == Order::Name;
-        let number = |(place, (listed, _)): (usize, &(Listed, Source))| {
-            listed.cycle.filter(|_| by_cycle).unwrap_or(place + 1)
-        };
-        let numbers = members.iter().enumerate().map(number).collect();
+        let cycles: Option<Vec<usize>> = members.iter().map(|(listed, _)| listed.cycle).collect();
+        // Windows need numbers that ascend.
+        let cycles = cycles.filter(|cycles| cycles.is_sorted_by(|a, b| a < b));
+        let by_cycle = cycles.is_some();
+        let numbers = cycles.unwrap_or_else(|| (1..=members.len()).collect());
         let sources: Vec<Source> = members.into_iter().map(|(_, source)| source).collect();
         layout::ensure_equal(&sources)?;
-        Ok(Self { sources, numbers })
+        let paths: Vec<&Path> = sources.iter().map(Source::path).collect();
+        let names = order::names(&paths);
+        Ok(Self { sources, names, numbers, by_cycle })
     }
 
     /// The number of checkpoints; two or more.
@@ -120,6 +122,23 @@ impl Series {
     /// The checkpoints' places, oldest first.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.sources.iter().map(Source::path)
+    }
+
+    /// The checkpoints' names: those of their files, with their folders' if the files are called
+    /// alike.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// All files that are read: of a model in several files, each, and its index.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = self.sources.iter().flat_map(Source::files);
+        self.paths().chain(files.map(PositionedFile::path))
+    }
+
+    /// Whether the numbers are cycles of a run.
+    pub fn is_by_cycle(&self) -> bool {
+        self.by_cycle
     }
 
     /// The checkpoints' numbers: cycles of a run, or places in the series from 1 on.
@@ -207,9 +226,10 @@ impl Series {
     pub fn leave_out(&mut self, bad: &[BadMember]) -> Result<(), SeriesError> {
         let all = self.len();
         let mut is_kept = (0..all).map(|place| bad.iter().all(|bad| bad.member != place));
-        let mut also = is_kept.clone();
+        let (mut also, mut too) = (is_kept.clone(), is_kept.clone());
         self.sources.retain(|_| is_kept.next().unwrap_or(true));
         self.numbers.retain(|_| also.next().unwrap_or(true));
+        self.names.retain(|_| too.next().unwrap_or(true));
         match self.len() {
             left @ 0..2 => Err(SeriesError::TooFewLeft { left, all }),
             _ => Ok(()),
@@ -221,9 +241,8 @@ impl Series {
     pub fn digest(&self) -> Result<u32, SeriesError> {
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = vec![0; DIGESTED];
-        for (source, number) in self.sources.iter().zip(&self.numbers) {
-            let name = source.path().file_name().unwrap_or_default();
-            hasher.update(name.as_encoded_bytes());
+        for ((source, name), number) in self.sources.iter().zip(&self.names).zip(&self.numbers) {
+            hasher.update(name.as_bytes());
             hasher.update(&(*number as u64).to_le_bytes());
             for file in source.files() {
                 let length = file.length();
@@ -257,9 +276,44 @@ impl Series {
     }
 }
 
+/// The steps of all checkpoints: all as they state them, or all by the last numbers in their
+/// names, which may count something else.
+fn steps(members: &[(Listed, Source)]) -> Result<Vec<u64>, SeriesError> {
+    let sources = || members.iter().map(|(_, source)| source);
+    let stated: Option<Vec<u64>> = sources().map(Source::step).collect();
+    if let Some(stated) = stated {
+        return Ok(stated);
+    }
+    let paths: Vec<&Path> = sources().map(Source::path).collect();
+    let named = order::numbers(&paths);
+    if let Some(named) = named.iter().copied().collect() {
+        return Ok(named);
+    }
+    let without =
+        sources().zip(&named).find(|(source, named)| source.step().is_none() && named.is_none());
+    let stated = sources().find(|source| source.step().is_some());
+    let path = |source: &Source| source.path().to_owned();
+    match (stated, without) {
+        (Some(stated), None) => {
+            let silent = sources().find(|source| source.step().is_none());
+            let silent = silent.map(path).unwrap_or_default();
+            Err(SeriesError::MixedSteps { stated: path(stated), silent })
+        }
+        (_, without) => {
+            let path = without.map(|(source, _)| path(source)).unwrap_or_default();
+            Err(SeriesError::NoStep { path })
+        }
+    }
+}
+
 /// Opens checkpoints, several at a time: checksums of PyTorch's files are compared.
 fn opened(listed: Vec<Listed>) -> Result<Vec<(Listed, Source)>, SeriesError> {
-    let keep = if listed.len() > MOST_OPEN { Keep::Closed } else { Keep::Open };
+    let mut files = 0;
+    let mut keeps = Vec::with_capacity(listed.len());
+    for Listed { path, .. } in &listed {
+        files += if index::is_index(path) { index::shards(path)?.len() } else { 1 };
+        keeps.push(if files > MOST_OPEN { Keep::Closed } else { Keep::Open });
+    }
     let slots: Vec<Mutex<Option<Source>>> = listed.iter().map(|_| Mutex::new(None)).collect();
     let threads = Limits::default().threads.get();
     workers::share(
@@ -267,7 +321,7 @@ fn opened(listed: Vec<Listed>) -> Result<Vec<(Listed, Source)>, SeriesError> {
         listed.len(),
         || (),
         |(), number| {
-            let source = Source::open(&listed[number].path, keep)?;
+            let source = Source::open(&listed[number].path, keeps[number])?;
             *slots[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
             Ok::<(), SeriesError>(())
         },

@@ -1,6 +1,8 @@
 //! The order of a series: oldest first.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::iter::Peekable;
 use std::path::Path;
 use std::str::Chars;
@@ -57,16 +59,35 @@ fn digits(text: &mut Peekable<Chars<'_>>) -> String {
     digits
 }
 
-/// Whether all checkpoints have this name, and their folders tell them apart.
-pub(crate) fn is_told_by_folder(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy());
-    name.is_some_and(|name| name.starts_with("model") || name.starts_with("pytorch_model"))
+/// What tells checkpoints apart: the names of their files, with those of their folders if two
+/// files in different places are called alike.
+pub(crate) fn names(paths: &[&Path]) -> Vec<String> {
+    let by_folder = are_told_by_folder(paths);
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let of = |path: &&Path| {
+        let own = name(path).unwrap_or_default();
+        match path.parent().and_then(name).filter(|_| by_folder) {
+            Some(folder) => format!("{folder}/{own}"),
+            None => own,
+        }
+    };
+    paths.iter().map(of).collect()
 }
 
-/// The last number in the name of a checkpoint, or of its folder if that tells it apart.
-pub(crate) fn number_of(path: &Path) -> Option<u64> {
-    let folder = || path.parent().filter(|_| is_told_by_folder(path)).and_then(last_number);
-    last_number(path).or_else(folder)
+/// The last number in the name of each checkpoint, or of its folder if that tells it apart.
+pub(crate) fn numbers(paths: &[&Path]) -> Vec<Option<u64>> {
+    let by_folder = are_told_by_folder(paths);
+    let of = |path: &&Path| {
+        let folder = path.parent().filter(|_| by_folder).and_then(last_number);
+        folder.or_else(|| last_number(path))
+    };
+    paths.iter().map(of).collect()
+}
+
+fn are_told_by_folder(paths: &[&Path]) -> bool {
+    let mut places: HashMap<Option<&OsStr>, &Path> = HashMap::new();
+    // The same file twice is in one place.
+    paths.iter().any(|path| *places.entry(path.file_name()).or_insert(path) != *path)
 }
 
 fn last_number(path: &Path) -> Option<u64> {
@@ -98,14 +119,29 @@ mod tests {
 
     #[test]
     fn the_last_number_of_a_name_is_its_step() {
-        let number = |name: &str| number_of(Path::new(name));
+        let number = |name: &str| last_number(Path::new(name));
         assert_eq!(number("x/epoch-2-step-0120.pt"), Some(120));
         assert_eq!(number("checkpoint-500"), Some(500));
         assert_eq!(number("größe7.safetensors"), Some(7));
         assert_eq!(number("7ö.pt"), Some(7));
         assert_eq!(number("last.pt"), None);
         assert_eq!(number("run7/last.pt"), None);
-        assert_eq!(number("checkpoint-500/model.safetensors"), Some(500));
         assert_eq!(number("99999999999999999999999.pt"), None);
+    }
+
+    #[test]
+    fn folders_tell_checkpoints_apart_whose_files_are_called_alike() {
+        let told = |paths: [&'static str; 3]| {
+            let paths = paths.map(Path::new);
+            (names(&paths), numbers(&paths))
+        };
+        // The 2 of `net-v2` is of none of them.
+        let (shown, steps) = told(["c-5/net-v2.pt", "c-10/net-v2.pt", "c-20/net-v2.pt"]);
+        assert_eq!(shown, ["c-5/net-v2.pt", "c-10/net-v2.pt", "c-20/net-v2.pt"]);
+        assert_eq!(steps, [Some(5), Some(10), Some(20)]);
+        let (shown, steps) = told(["x1/model-5.pt", "x2/model-6.pt", "x3/model.pt"]);
+        assert_eq!(shown, ["model-5.pt", "model-6.pt", "model.pt"]);
+        assert_eq!(steps, [Some(5), Some(6), None]);
+        assert_eq!(told(["x/a.pt", "x/a.pt", "x/b.pt"]).0, ["a.pt", "a.pt", "b.pt"]);
     }
 }

@@ -1,7 +1,6 @@
 //! Safetensors files that are written in pieces, by several threads, and appear when whole.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +33,6 @@ pub(crate) struct About {
 pub(crate) struct OutputFile {
     path: PathBuf,
     file: Shared,
-    handle: File,
     beside: TempPath,
     /// Where the numbers begin.
     start: u64,
@@ -54,10 +52,10 @@ impl OutputFile {
         let create = || -> io::Result<Self> {
             let (handle, beside) = temporary_in(folder_of(path))?.into_parts();
             handle.set_len(length as u64)?;
-            let file = Shared::new(handle.try_clone()?);
+            let file = Shared::new(handle);
             file.write_all_at(&header, 0)?;
             let (path, start) = (path.to_owned(), header.len() as u64);
-            Ok(Self { path, file, handle, beside, start, places })
+            Ok(Self { path, file, beside, start, places })
         };
         create().map_err(StoreError::io("write", path))
     }
@@ -70,7 +68,7 @@ impl OutputFile {
 
     /// Flushes it to the disk; it is still beside its place.
     pub(crate) fn flush(self) -> Result<FinishedFile, StoreError> {
-        self.handle.sync_all().map_err(StoreError::io("write", &self.path))?;
+        self.file.sync_all().map_err(StoreError::io("write", &self.path))?;
         Ok(FinishedFile { path: self.path, beside: self.beside })
     }
 }

@@ -29,6 +29,11 @@ impl PositionedFile {
         Ok(Self { path, length, written, kept })
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The bytes of the file when it was opened.
     pub(crate) fn length(&self) -> u64 {
         self.length
@@ -93,6 +98,11 @@ impl Shared {
         std::os::unix::fs::FileExt::read_exact_at(&self.file, into, start)
     }
 
+    /// Waits until it is on the disk.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
     /// Writes all bytes from that position on.
     pub(crate) fn write_all_at(&self, bytes: &[u8], start: u64) -> io::Result<()> {
         std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, start)
@@ -114,6 +124,11 @@ impl Shared {
 
     fn read_exact_at(&self, into: &mut [u8], start: u64) -> io::Result<()> {
         io::Read::read_exact(&mut *self.at(start)?, into)
+    }
+
+    /// Waits until it is on the disk.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.at(0)?.sync_all()
     }
 
     /// Writes all bytes from that position on.

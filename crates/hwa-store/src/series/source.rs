@@ -35,8 +35,7 @@ impl Source {
     /// Opens a file of safetensors, an index of several, or a file of `torch.save`. Names lose
     /// the prefixes of wrappers, as in `read_checkpoint`.
     pub(crate) fn open(path: &Path, keep: Keep) -> Result<Self, SeriesError> {
-        let is_index = path.to_string_lossy().ends_with(index::INDEX);
-        let mut source = match is_index {
+        let mut source = match index::is_index(path) {
             true => Self::of_files(path, index::open(path, keep)?)?,
             false => Self::of_file(path, keep)?,
         };

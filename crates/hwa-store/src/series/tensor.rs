@@ -32,9 +32,11 @@ impl StoredTensor {
         self.dtype.bitsize() / 8
     }
 
-    /// Its type, if it can be averaged; numbers that count something cannot.
+    /// Its type, if it can be averaged; numbers that count something cannot, also where a whole
+    /// model was made to floating-point numbers.
     pub(crate) fn float(&self) -> Option<ValueType> {
         match self.dtype {
+            _ if self.name.rsplit('.').next() == Some("num_batches_tracked") => None,
             Dtype::F64 => Some(ValueType::F64),
             Dtype::F32 => Some(ValueType::F32),
             Dtype::F16 => Some(ValueType::F16),

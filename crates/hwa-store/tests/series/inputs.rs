@@ -209,6 +209,10 @@ fn a_run_gives_its_outer_weights_by_cycle() {
         let series = Series::open(&[place], Order::Name).unwrap();
         assert_eq!(series.numbers(), [10, 20, 30]);
         assert_eq!(mean_of(&series), 20.0);
+        // In whatever order they come, their numbers are cycles.
+        let stepped = Series::open(&[folder.path().to_owned()], Order::Step).unwrap();
+        assert!(stepped.is_by_cycle());
+        assert_eq!(stepped.numbers(), [10, 20, 30]);
         let length = std::num::NonZeroUsize::new(15);
         let spec = hwa_core::WindowSpec { length, ..Default::default() };
         let window = series.window(spec, None).unwrap();
@@ -266,6 +270,78 @@ fn a_step_that_nobody_tells_is_an_error() {
 }
 
 #[test]
+fn steps_are_all_stated_or_all_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, step: Option<u64>| {
+        let about = step.map(|step| ("step".to_owned(), step.into()));
+        let path = folder.path().join(name);
+        write_tensors(&path, &single(1.0), &about.into_iter().collect()).unwrap();
+        path
+    };
+    let order = |paths: &[PathBuf]| {
+        let series = Series::open(paths, Order::Step)?;
+        Ok::<_, SeriesError>(series.names().to_vec())
+    };
+    // The epoch in a name is no step: 3 of one are not less than the 500 of the other.
+    let (best, third) = (file("best.safetensors", Some(500)), file("e-3.safetensors", None));
+    match order(&[best.clone(), third.clone()]).unwrap_err() {
+        SeriesError::MixedSteps { stated, silent } => {
+            assert_eq!((stated, silent), (best, third.clone()))
+        }
+        other => panic!("{other}"),
+    }
+    let fourth = file("e-4.safetensors", Some(2));
+    assert_eq!(order(&[fourth, third]).unwrap(), ["e-3.safetensors", "e-4.safetensors"]);
+}
+
+#[test]
+fn checkpoints_are_named_by_what_tells_them_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["s-9", "s-10"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let path = folder.path().join(name).join("net.safetensors");
+        write_tensors(&path, &single(1.0), &Metadata::new()).unwrap();
+    }
+    for order in [Order::Name, Order::Step] {
+        let series = Series::open(&[folder.path().to_owned()], order).unwrap();
+        let about = Averaging::new(&series).metadata(&series.everything());
+        let names = ["s-9/net.safetensors", "s-10/net.safetensors"];
+        assert_eq!(about["members"], serde_json::json!(names));
+    }
+}
+
+/// Whoever opened it would wait for somebody to write.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("a.safetensors");
+    write_tensors(&whole, &single(1.0), &Metadata::new()).unwrap();
+    for name in ["b.safetensors", "b.safetensors.index.json"] {
+        let pipe = folder.path().join(name);
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let error = Series::open(&[whole.clone(), pipe], Order::Name).unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn counts_of_batches_are_not_averaged_whatever_their_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = |x: f32| {
+        weights(&[("w", Values::F32(vec![x])), ("bn.num_batches_tracked", Values::F32(vec![x]))])
+    };
+    let place = saved(folder.path(), &[member(1.0), member(2.0)]);
+    let renamed = place.join("epoch-2.ckpt");
+    fs::rename(place.join("epoch-2.safetensors"), renamed).unwrap();
+    let series = Series::open(&[place], Order::Name).unwrap();
+    let found = Averaging::new(&series).weights(&series.everything()).unwrap();
+    let value = |name: &str| found.get(name).unwrap().as_f32().unwrap()[0];
+    assert_eq!([value("w"), value("bn.num_batches_tracked")], [1.5, 2.0]);
+}
+
+#[test]
 fn more_files_than_may_be_open_are_averaged_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let members: Vec<Weights> = (0..300).map(|i| single(i as f32)).collect();
@@ -273,10 +349,10 @@ fn more_files_than_may_be_open_are_averaged_as_well() {
     let series = Series::open(std::slice::from_ref(&place), Order::Name).unwrap();
     let expected = mean(&members.iter().collect::<Vec<_>>(), Statistics::Average).unwrap();
     assert_eq!(mean_of(&series), expected.get("w").unwrap().as_f32().unwrap()[0]);
-    // One of them is replaced meanwhile.
-    let changed = place.join("epoch-7.safetensors");
+    // One that is opened for each read is replaced meanwhile.
+    let changed = place.join("epoch-270.safetensors");
     write_tensors(&changed, &weights(&[("w", Values::F32(vec![1.0, 2.0]))]), &Metadata::new())
         .unwrap();
     let error = Averaging::new(&series).weights(&series.everything()).unwrap_err().to_string();
-    assert!(error.contains("epoch-7.safetensors") && error.contains("changed"), "{error}");
+    assert!(error.contains("epoch-270.safetensors") && error.contains("changed"), "{error}");
 }

@@ -103,6 +103,44 @@ fn the_file_says_what_it_is_and_what_its_statistics_are() {
 }
 
 #[test]
+fn what_others_say_about_one_checkpoint_is_not_said_about_an_average() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, about: &str| {
+        let path = folder.path().join(name);
+        let header = format!(
+            "{{\"__metadata__\":{{\"global_step\":\"7\",\"step\":\"7\",\"epoch\":\"1\"{about}}},\
+             \"w\":{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}}}"
+        );
+        let length = (header.len() as u64).to_le_bytes();
+        let bytes = [&length[..], header.as_bytes(), &1f32.to_le_bytes()].concat();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let out = folder.path().join("mean.safetensors");
+    for (about, format) in [("", "pt"), (",\"format\":\"mlx\",\"licence\":\"mine\"", "mlx")] {
+        let paths = [file("a.safetensors", about), file("b.safetensors", about)];
+        let series = Series::open(&paths, Order::Name).unwrap();
+        Averaging::new(&series).write(&series.everything(), &out).unwrap();
+        let bytes = std::fs::read(&out).unwrap();
+        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        let found = header.metadata().clone().unwrap();
+        assert_eq!(found["format"], format);
+        assert_eq!(found.contains_key("licence"), !about.is_empty());
+        assert!(["global_step", "step", "epoch"].iter().all(|key| !found.contains_key(*key)));
+    }
+}
+
+#[test]
+fn a_window_of_another_series_is_refused() {
+    let (long, short) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let window = series_of(long.path(), &[1.0, 2.0, 3.0]).everything();
+    let series = series_of(short.path(), &[1.0, 2.0]);
+    let error = Averaging::new(&series).weights(&window).unwrap_err();
+    assert!(matches!(error, SeriesError::NoPlace { place: 2, count: 2 }), "{error}");
+    assert!(Averaging::new(&series).compute(&[window.clone(), window]).is_err());
+}
+
+#[test]
 fn an_average_of_averages_is_read_like_any_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let series = series_of(folder.path(), &[1.0, 3.0]);

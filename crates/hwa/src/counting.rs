@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
+use crate::scoring;
 
 /// How often the bar is drawn in a second, at most.
 const DRAWN: u8 = 15;
+
+/// How often a line tells the progress where there is no terminal.
+pub(crate) const A_LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// A bar on standard error.
 pub(crate) struct Counting {
@@ -70,12 +75,14 @@ impl Drop for Counting {
     }
 }
 
-/// Becomes true at the first Ctrl-C; the second leaves at once.
+/// Becomes true at the first Ctrl-C; the second leaves at once, and takes a command that is waited
+/// for along.
 pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     let handler = move || {
         if asked.swap(true, Ordering::Relaxed) {
+            scoring::end_command();
             std::process::exit(130);
         }
     };

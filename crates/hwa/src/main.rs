@@ -16,6 +16,7 @@ mod output;
 mod pages;
 mod scoring;
 mod search;
+mod series;
 mod shelf;
 mod sparkline;
 mod studied;

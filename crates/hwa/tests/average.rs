@@ -117,6 +117,62 @@ fn weights_moving_averages_and_types_are_taken_from_the_options() {
 }
 
 #[test]
+fn weights_belong_to_files_as_they_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, members) = series(folder.path(), &[1.0, 3.0]);
+    let [one, two] = [1, 2].map(|i| place.join(format!("e-{i}.safetensors")));
+    let out = folder.path().join("out.safetensors");
+    let found = |files: [&PathBuf; 2], more: &[&str]| {
+        let mut command = hwa(&["average", "--force", "--weights", "1,0", "-o"]);
+        succeeded(&command.arg(&out).args(files).args(more).output().unwrap());
+        read_tensors(&out).unwrap().0.get("conv.weight").unwrap().clone()
+    };
+    let [first, second] = [&members[0], &members[1]].map(|m| m.get("conv.weight").unwrap().clone());
+    assert_eq!(found([&two, &one], &[]), second);
+    assert_eq!(found([&one, &two], &[]), first);
+    // Unless another order is asked for.
+    assert_eq!(found([&two, &one], &["--order", "name"]), first);
+}
+
+/// A system that allows few open files.
+#[cfg(unix)]
+#[test]
+fn shards_and_windows_beyond_what_may_be_open_are_read_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    for number in 1..=30 {
+        let model = models.join(format!("checkpoint-{number}"));
+        fs::create_dir_all(&model).unwrap();
+        let mut map = serde_json::Map::new();
+        for shard in 0..12 {
+            let (name, file) = (format!("w{shard}"), format!("model-{shard}.safetensors"));
+            let mut weights = Weights::new();
+            let value = Tensor::parameter(vec![1], vec![number as f32]).unwrap();
+            weights.insert(name.as_str(), value).unwrap();
+            write_tensors(&model.join(&file), &weights, &Metadata::new()).unwrap();
+            map.insert(name, file.into());
+        }
+        let index = json!({ "weight_map": map }).to_string();
+        fs::write(model.join("model.safetensors.index.json"), index).unwrap();
+    }
+    let (files, _) = series(folder.path(), &[1.0; 200]);
+    let limited = |arguments: &str| {
+        let script =
+            format!("ulimit -n 192; exec '{}' average {arguments}", env!("CARGO_BIN_EXE_hwa"));
+        std::process::Command::new("bash").args(["-c", &script]).output().unwrap()
+    };
+    let out = folder.path().join("mean.safetensors");
+    let (models, files, shown) = (models.display(), files.display(), out.display());
+    succeeded(&limited(&format!("'{models}' -o '{shown}'")));
+    let mean = read_tensors(&out).unwrap().0;
+    assert_eq!(mean.get("w7").unwrap().as_f32().unwrap(), [15.5]);
+    let windows = folder.path().join("windows");
+    let all = format!("'{files}' --window 2 --all-windows -o '{}'", windows.display());
+    succeeded(&limited(&all));
+    assert_eq!(fs::read_dir(windows).unwrap().count(), 200);
+}
+
+#[test]
 fn pytorchs_files_and_runs_are_averaged_too() {
     let folder = tempfile::tempdir().unwrap();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hwa-store/tests/golden/plain.pt");
@@ -191,6 +247,22 @@ fn what_cannot_be_averaged_is_said_before_anything_is_written() {
 
     let (place, _) = series(folder.path(), &[1.0, 2.0]);
     failed(&average(&place, &place.join("mean.safetensors"), &[]), 2, "lies in the folder");
+    // Nor in a folder among them, nor one window for each of them, nor in the place of one.
+    fs::create_dir(place.join("avg")).unwrap();
+    for (out, more) in [
+        (place.join("avg/mean.safetensors"), &["--force"][..]),
+        (place.join("new/mean.safetensors"), &[]),
+        (place.clone(), &["--all-windows", "--force"]),
+        (place.join("windows"), &["--all-windows"]),
+    ] {
+        failed(&average(&place, &out, more), 2, "lies in the folder");
+    }
+    let [one, two] = [1, 2].map(|i| place.join(format!("e-{i}.safetensors")));
+    let before = fs::read(&one).unwrap();
+    let mut command = hwa(&["average", "--force", "-o"]);
+    let over = command.arg(place.join("../checkpoints/e-1.safetensors")).args([&one, &two]);
+    failed(&over.output().unwrap(), 2, "is one of the checkpoints");
+    assert_eq!(fs::read(&one).unwrap(), before);
     failed(&average(&place, &folder.path().join("mean.pt"), &[]), 2, "name it ");
     failed(&average(&place, folder.path(), &[]), 2, "is a folder");
     failed(&average(&place, &place.join("e-1.safetensors"), &["--all-windows"]), 2, "is a file");

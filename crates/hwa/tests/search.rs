@@ -201,6 +201,22 @@ fn low_numbers_can_be_good_and_test_is_read_once_after_the_choice() {
         (window(&other["winner"]), &other["winner"]["test"]["score"]),
         ((9, 9, 1), &json!(7.0))
     );
+    assert_eq!(other["test_read_before"], false);
+    // It was read for windows that are no longer what is found, whatever has read it.
+    let journal = bench.at("found/journal.jsonl");
+    let moved = fs::read_to_string(&journal).unwrap();
+    let moved = moved.replace(
+        "{\"look\":\"test\",\"window\":{\"at\":9,\"length\":9,",
+        "{\"look\":\"test\",\"window\":{\"at\":9,\"length\":8,",
+    );
+    fs::write(&journal, moved).unwrap();
+    let eight = bench.script("eight.sh", "echo 8");
+    let mut command =
+        hwa(&["search", "--minimize", "--json", "--eval", &eval, "--test-eval", &eight]);
+    command.arg(bench.series()).arg("-o").arg(bench.at("found")).arg("--resume");
+    let output = command.output().unwrap();
+    assert_eq!(json(&output)["test_read_before"], true);
+    assert!(text(&output.stderr).contains("test was read before, for another window"));
 }
 
 #[test]
@@ -285,6 +301,61 @@ fn an_interrupted_search_goes_on_and_ends_as_an_uninterrupted_one() {
     fs::write(bench.at("torn/journal.jsonl"), &journal[..journal.len() / 2]).unwrap();
     let torn = json(&bench.search("torn", &["--json", "--max-evals", "40", "--resume"]));
     assert_eq!(lasting(torn), lasting(whole));
+}
+
+#[test]
+fn a_second_interrupt_leaves_at_once_and_takes_the_command_along() {
+    let bench = Bench::new(4);
+    let pid = bench.at("stubborn");
+    let eval = bench.script(
+        "stubborn.sh",
+        &format!("trap '' TERM; echo $$ > {}; while :; do sleep 0.05; done", pid.display()),
+    );
+    let mut command = bench.command("found", &eval, &[]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let signal = |name: &str, pid: &str| {
+        Command::new("kill").args([name, pid.trim()]).stderr(Stdio::null()).status().unwrap()
+    };
+    // Within the two seconds that it has to end by itself.
+    for _ in 0..2 {
+        signal("-INT", &child.id().to_string());
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let pid = fs::read_to_string(pid).unwrap();
+    let gone = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        !signal("-0", &pid).success()
+    });
+    if !gone {
+        signal("-KILL", &pid);
+    }
+    assert!(gone, "{pid} is alive");
+}
+
+#[test]
+fn what_the_scores_are_with_is_said() {
+    let bench = Bench::new(0);
+    for i in 1..=3 {
+        let mut weights = Weights::new();
+        let mean = Tensor::new(Role::Statistic, vec![1], Values::F32(vec![i as f32])).unwrap();
+        weights.insert("bn.running_mean", mean).unwrap();
+        let path = bench.series().join(format!("e-{i}.safetensors"));
+        write_tensors(&path, &weights, &Metadata::new()).unwrap();
+    }
+    let eval = bench.script("one.sh", "echo 1");
+    let output = bench.command("found", &eval, &["--json"]).output().unwrap();
+    assert_eq!(json(&output)["statistics"], "averaged");
+    assert!(text(&output.stderr).contains("averaged batch-norm statistics, which fit no weights"));
+    let result = fs::read_to_string(bench.at("found/result.json")).unwrap();
+    assert!(result.contains("\"statistics\": \"averaged\""), "{result}");
+    let mut command = hwa(&["average", "--soup", "--eval", &eval, "--maximize", "-o"]);
+    let soup = command.arg(bench.at("soup.safetensors")).arg(bench.series()).output().unwrap();
+    succeeded(&soup);
+    assert!(text(&soup.stderr).contains("averaged batch-norm statistics, which fit no weights"));
 }
 
 #[test]
@@ -474,9 +545,20 @@ fn a_run_is_searched_with_its_own_network_images_and_splits() {
     failed(&search("2", &[]), 2, "--resume goes on with it");
     let elsewhere = folder.path().join("elsewhere");
     let again = json(&search("1", &["-o", elsewhere.to_str().unwrap()]));
-    assert_eq!(lasting(again), lasting(found));
+    assert_eq!(lasting(again.clone()), lasting(found));
     let bytes = fs::read(elsewhere.join("winner.safetensors")).unwrap();
     assert_eq!(bytes, fs::read(&winner).unwrap());
+    // Larger budgets go on with it, keep within them, and find no less.
+    let score = |found: &Value| found["winner"]["validation"]["score"].as_f64().unwrap();
+    let mut before = score(&again);
+    for most in [26, 33, 45] {
+        let mut command =
+            hwa(&["search", "--json", "--resume", "--screening-images", "40", "--max-evals"]);
+        command.arg(most.to_string()).arg(&run).arg("-o").arg(&elsewhere);
+        let more = json(&command.output().unwrap());
+        assert!(more["evaluations"].as_u64().unwrap() <= most && score(&more) >= before, "{more}");
+        before = score(&more);
+    }
 
     // The checkpoints alone, as anybody's: the default split is the run's here.
     let mut command =
@@ -487,9 +569,13 @@ fn a_run_is_searched_with_its_own_network_images_and_splits() {
         fs::copy(entry.path(), copied.join(entry.file_name())).unwrap();
     }
     command.arg(&copied).arg("-o").arg(folder.path().join("anybody")).arg("--json");
-    let found = json(&command.output().unwrap());
+    let output = command.output().unwrap();
+    let found = json(&output);
+    let told = text(&output.stderr);
+    assert!(told.contains("validation images of the default split of digits"), "{told}");
     assert_eq!(found["usual"][0]["name"], "the mean of all");
     assert_eq!(found["winner"]["test"]["images"], 360);
+    assert_eq!(found["statistics"], "re-estimated");
 }
 
 #[test]
@@ -544,4 +630,11 @@ fn the_soup_of_a_run_is_worth_at_least_its_best_checkpoint() {
     let mut evaluate = hwa(&["evaluate", "--json", "--split", "validation", "--run"]);
     let evaluated = json(&evaluate.arg(&run).arg("--weights").arg(&out).output().unwrap());
     assert_eq!(evaluated["images"], 360);
+    // What is written is what was scored, with its statistics.
+    assert_eq!(told["statistics"], "re-estimated");
+    assert_eq!(read_tensors(&out).unwrap().1["statistics"], "re-estimated");
+    assert_eq!(evaluated["top1"], told["soup"]["score"]);
+    let mut command = hwa(&["average", "--soup", "--force", "--dtype", "f16"]);
+    let narrow = command.arg(&run).arg("-o").arg(&out).output().unwrap();
+    failed(&narrow, 2, "--dtype is not for the soup of a network");
 }

@@ -18,7 +18,7 @@ Examples:
   hwa average runs/digits-hwa --window 20 -o hwa.safetensors      the last 20 cycles of a run
   hwa average runs/digits-hwa --window 20 --stride 2 --at 60 -o hwa.safetensors
   hwa average checkpoints/ --window 10 --all-windows -o windows/
-  hwa average a.pt b.pt c.pt --order given --weights 0.2,0.3,0.5 -o mix.safetensors
+  hwa average a.pt b.pt c.pt --weights 0.2,0.3,0.5 -o mix.safetensors
   hwa average checkpoints/ --ema 0.9 --dtype bf16 -o ema.safetensors
   hwa average tuned-*.pt --soup --eval 'python eval.py {weights}' --maximize -o soup.safetensors
   hwa average runs/digits-hwa --soup -o soup.safetensors        the run's network and data
@@ -47,7 +47,8 @@ pub(crate) struct Average {
     /// Write the window at every checkpoint, to window-<number>.safetensors
     #[arg(long)]
     pub(crate) all_windows: bool,
-    /// Weights of the checkpoints, oldest first: 0.2,0.3,0.5. Their sum is divided by
+    /// Weights of the checkpoints in their order, of several files as they are named: 0.2,0.3,0.5.
+    /// Their sum is divided by
     #[arg(
         long, value_name = "WEIGHTS", value_delimiter = ',', allow_negative_numbers = true,
         conflicts_with_all = ["ema", "all_windows"]
@@ -66,9 +67,10 @@ pub(crate) struct Average {
     /// The type of the result; by default that of the checkpoints
     #[arg(long, value_enum)]
     pub(crate) dtype: Option<FloatType>,
-    /// What tells which checkpoint is older
-    #[arg(long, value_enum, default_value = "name")]
-    pub(crate) order: OrderBy,
+    /// What tells which checkpoint is older; by default name, and given if --weights has several
+    /// files
+    #[arg(long, value_enum)]
+    pub(crate) order: Option<OrderBy>,
     /// Leave out checkpoints that hold NaN or infinities; everything is read twice
     #[arg(long)]
     pub(crate) skip_bad: bool,
@@ -87,6 +89,14 @@ pub(crate) struct Average {
     /// Print JSON: out, members, statistics, left_out, seconds, and more
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Average {
+    /// The order that is asked for. Weights belong to files as they are named.
+    pub(crate) fn order(&self) -> OrderBy {
+        let by_place = !self.weights.is_empty() && self.series.len() > 1;
+        self.order.unwrap_or(if by_place { OrderBy::Given } else { OrderBy::Name })
+    }
 }
 
 /// What tells which checkpoint is older.

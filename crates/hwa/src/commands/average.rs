@@ -3,23 +3,20 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use hwa_core::WindowSpec;
-use hwa_store::{Averaging, BadMember, Limits, NonFinite, Scheme, Series, Watch, Window};
+use hwa_store::{Averaging, NonFinite, Scheme, Series, Watch, Window};
 use serde_json::{Value, json};
 
 use super::soup::{self, Brew};
 use crate::arguments::Average;
-use crate::counting::{Counting, interrupt};
-use crate::environment;
+use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::output::{give, tell};
+use crate::series::{LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits};
 
-/// How often a line tells the progress where there is no terminal.
-const A_LINE_EVERY: Duration = Duration::from_secs(15);
 /// Endings that promise something else than what is written.
 const OTHER_ENDINGS: [&str; 4] = ["pt", "pth", "bin", "ckpt"];
 
@@ -28,7 +25,8 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     ensure_writable(arguments)?;
     soup::ensure_asked_for(arguments)?;
     let began = Instant::now();
-    let mut series = Series::open(&arguments.series, arguments.order.into())?;
+    let mut series = Series::open(&arguments.series, arguments.order().into())?;
+    ensure_no_member(&series, std::slice::from_ref(&arguments.out))?;
     let (stop, progress) = (interrupt()?, Progress::new());
     let cancelled = || stop.load(Ordering::Relaxed);
     let limits = limits(arguments.max_memory, arguments.threads);
@@ -58,8 +56,11 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     };
     progress.expect(averaging.num_bytes(&windows));
     let is_new = !arguments.out.exists();
-    let outputs = outputs(arguments, windows)?;
-    let written = averaging.write_all(&outputs);
+    let outputs = outputs(arguments, &series, windows)?;
+    let written = match brew.as_ref().is_some_and(|brew| brew.is_written) {
+        true => Ok(()),
+        false => averaging.write_all(&outputs),
+    };
     progress.end();
     if written.is_err() && is_new && arguments.all_windows {
         // A folder for nothing.
@@ -76,25 +77,24 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a pass may use.
-pub(crate) fn limits(max_memory: usize, threads: Option<NonZeroUsize>) -> Limits {
-    let cores = NonZeroUsize::new(environment::cores()).unwrap_or(NonZeroUsize::MIN);
-    Limits { max_memory, threads: threads.unwrap_or(cores) }
-}
-
 /// Says so before anything is read, rather than after.
 fn ensure_writable(arguments: &Average) -> Result<(), Failure> {
     let Average { out, force, all_windows, .. } = arguments;
     let shown = out.display();
     if *all_windows {
         let used = fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
-        return match (out.is_file(), used && !force) {
+        match (out.is_file(), used && !force) {
             (true, _) => {
-                Err(Failure::usage(format!("{shown} is a file, and --all-windows needs a folder")))
+                return Err(Failure::usage(format!(
+                    "{shown} is a file, and --all-windows needs a folder"
+                )));
             }
-            (_, true) => Err(Failure::usage(format!("{shown} is not empty; --force overwrites"))),
-            _ => Ok(()),
-        };
+            (_, true) => {
+                return Err(Failure::usage(format!("{shown} is not empty; --force overwrites")));
+            }
+            _ => {}
+        }
+        return ensure_apart(&arguments.series, &out.join(window_name(0)));
     }
     if out.is_dir() {
         return Err(Failure::usage(format!("{shown} is a folder; --out names a file")));
@@ -110,24 +110,12 @@ fn ensure_writable(arguments: &Average) -> Result<(), Failure> {
             "{shown}: what is written is a safetensors file; name it {better}"
         )));
     }
-    ensure_apart(arguments)
+    ensure_apart(&arguments.series, out)
 }
 
-/// An average among the checkpoints would be one of them the next time.
-fn ensure_apart(arguments: &Average) -> Result<(), Failure> {
-    let [folder] = arguments.series.as_slice() else {
-        return Ok(());
-    };
-    let parent = arguments.out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let place = |path: &Path| fs::canonicalize(path).ok();
-    let same = folder.is_dir() && place(parent.unwrap_or(Path::new("."))) == place(folder);
-    match same && !folder.join("experiment.toml").is_file() {
-        true => Err(Failure::usage(format!(
-            "{} lies in the folder of the checkpoints, and would be one of them the next time",
-            arguments.out.display()
-        ))),
-        false => Ok(()),
-    }
+/// The file of the window at a number.
+fn window_name(at: usize) -> String {
+    format!("window-{at:06}.safetensors")
 }
 
 fn scheme(arguments: &Average) -> Scheme {
@@ -151,7 +139,11 @@ fn windows(arguments: &Average, series: &Series) -> Result<Vec<Window>, Failure>
 }
 
 /// The file of each window; their folder is made.
-fn outputs(arguments: &Average, windows: Vec<Window>) -> Result<Vec<(Window, PathBuf)>, Failure> {
+fn outputs(
+    arguments: &Average,
+    series: &Series,
+    windows: Vec<Window>,
+) -> Result<Vec<(Window, PathBuf)>, Failure> {
     let out = &arguments.out;
     if !arguments.all_windows {
         return Ok(windows.into_iter().map(|window| (window, out.clone())).collect());
@@ -159,34 +151,10 @@ fn outputs(arguments: &Average, windows: Vec<Window>) -> Result<Vec<(Window, Pat
     if windows.is_empty() {
         return Err(Failure::usage("no window has a member: --stride is longer than the series"));
     }
+    let file = |window: &Window| out.join(window_name(window.at()));
+    ensure_no_member(series, &windows.iter().map(file).collect::<Vec<_>>())?;
     fs::create_dir_all(out).map_err(hwa_store::StoreError::io("create", out))?;
-    let file = |window: &Window| out.join(format!("window-{:06}.safetensors", window.at()));
     Ok(windows.into_iter().map(|window| (window.clone(), file(&window))).collect())
-}
-
-/// A checkpoint that was left out, and its first tensor that is to blame.
-pub(super) type LeftOut = (String, String);
-
-/// Takes bad members out of a series.
-pub(super) fn left_out(
-    series: &mut Series,
-    limits: Limits,
-    progress: &Progress,
-    cancelled: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<LeftOut>, Failure> {
-    progress.expect(series.num_file_bytes());
-    let report = |done| progress.show("looking for NaN", done);
-    let bad = series.bad_members(limits, Watch { progress: &report, cancelled })?;
-    let name = |bad: &BadMember| {
-        let path = series.paths().nth(bad.member).map(|path| path.display().to_string());
-        (path.unwrap_or_default(), bad.tensor.clone())
-    };
-    let names: Vec<LeftOut> = bad.iter().map(name).collect();
-    for (file, tensor) in &names {
-        tell(format_args!("left out: {file}, `{tensor}` holds NaN or infinite values"));
-    }
-    series.leave_out(&bad)?;
-    Ok(names)
 }
 
 /// What was done.
@@ -206,6 +174,15 @@ impl Done<'_> {
         window.members().iter().map(|member| paths[*member].display().to_string()).collect()
     }
 
+    /// Whose batch-norm statistics are in the file.
+    fn statistics(&self) -> &'static str {
+        match &self.brew {
+            Some(brew) => brew.statistics,
+            None if self.series.has_statistics() => "averaged",
+            None => "none",
+        }
+    }
+
     fn json(&self) -> Value {
         let window = |(window, out): &(Window, PathBuf)| json!({ "at": window.at(), "members": self.members(window), "out": out });
         let windows: Vec<Value> = self.outputs.iter().map(window).collect();
@@ -215,7 +192,7 @@ impl Done<'_> {
         let mut done = json!({
             "out": self.arguments.out,
             "checkpoints": self.series.len(),
-            "statistics": if self.series.has_statistics() { "averaged" } else { "none" },
+            "statistics": self.statistics(),
             "left_out": left_out,
             "seconds": self.seconds,
         });
@@ -265,59 +242,11 @@ impl Done<'_> {
         if let Some(brew) = &self.brew {
             brew.tell();
         }
-        if self.series.has_statistics() {
+        if self.statistics() == "averaged" {
             tell(
                 "batch-norm statistics are averages too, which fit no weights: re-estimate them by \
                  `hwa recalibrate`, or by `update_bn` in PyTorch",
             );
         }
-    }
-}
-
-/// A bar on a terminal, lines elsewhere.
-pub(super) struct Progress {
-    bar: Counting,
-    total: Mutex<u64>,
-    told: Mutex<Instant>,
-    is_ended: AtomicBool,
-}
-
-impl Progress {
-    pub(super) fn new() -> Self {
-        Self {
-            bar: Counting::bytes(),
-            total: Mutex::new(0),
-            told: Mutex::new(Instant::now()),
-            is_ended: AtomicBool::new(false),
-        }
-    }
-
-    fn expect(&self, bytes: u64) {
-        if let Ok(mut total) = self.total.lock() {
-            *total = bytes;
-        }
-    }
-
-    /// Called by many threads: whoever finds another one at it goes on working.
-    fn show(&self, what: &str, done: u64) {
-        let (Ok(total), Ok(mut told)) = (self.total.try_lock(), self.told.try_lock()) else {
-            return;
-        };
-        if self.is_ended.load(Ordering::Relaxed) {
-            return;
-        }
-        if self.bar.is_shown() {
-            self.bar.name(what);
-            self.bar.show(done, Some(*total));
-        } else if told.elapsed() >= A_LINE_EVERY {
-            *told = Instant::now();
-            let (done, total) = (done as f64 / 1e9, *total as f64 / 1e9);
-            tell(format_args!("{what}: {done:.1} of {total:.1} GB"));
-        }
-    }
-
-    fn end(&self) {
-        self.is_ended.store(true, Ordering::Relaxed);
-        self.bar.end();
     }
 }

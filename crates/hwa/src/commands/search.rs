@@ -10,7 +10,6 @@ use hwa_core::search::{Candidate, Ended, Ranking, Scored, Search as Windows, Spa
 use hwa_store::{Averaging, Series, Watch, write_atomically};
 use serde_json::Value;
 
-use super::average::{Progress, left_out, limits};
 use crate::arguments::Search;
 use crate::counting::interrupt;
 use crate::failure::Failure;
@@ -19,7 +18,10 @@ use crate::opened;
 use crate::output::{give, tell};
 use crate::scoring::{self, Look, Scorer, Subject};
 use crate::search::{Answer, Bounds, Heat, Ledger, Line, Session, Usual, files, usual};
+use crate::series::{Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
 
+/// The weights that are found.
+const WINNER: &str = "winner.safetensors";
 /// The lines of the table, and the most windows of a shortlist.
 const BEST: usize = 10;
 /// The share of the evaluations that is kept for the shortlist.
@@ -55,10 +57,7 @@ struct Place {
 impl Place {
     /// Says what is in the way before anything is read.
     fn new(arguments: &Search) -> Result<Self, Failure> {
-        let run = match arguments.series.as_slice() {
-            [only] if only.join("experiment.toml").is_file() => Some(only.clone()),
-            _ => None,
-        };
+        let run = run_of(&arguments.series);
         let usual = || run.clone().unwrap_or_default().join("search");
         let folder = arguments.out.clone().unwrap_or_else(usual);
         let place = Self { folder, run };
@@ -66,7 +65,7 @@ impl Place {
         if place.folder.is_file() {
             return Err(Failure::usage(format!("{shown} is a file; --out names a folder")));
         }
-        place.ensure_apart(arguments)?;
+        ensure_apart(&arguments.series, &place.winner())?;
         if arguments.resume || arguments.force {
             return Ok(place);
         }
@@ -75,7 +74,7 @@ impl Place {
                 "{shown} holds an earlier search: --resume goes on with it, --force begins anew"
             )));
         }
-        let winner = place.folder.join("winner.safetensors");
+        let winner = place.winner();
         match winner.exists() {
             true => {
                 Err(Failure::usage(format!("{} exists; --force overwrites it", winner.display())))
@@ -84,22 +83,8 @@ impl Place {
         }
     }
 
-    /// What is found among the checkpoints would be one of them the next time.
-    fn ensure_apart(&self, arguments: &Search) -> Result<(), Failure> {
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| absolute(path));
-        let (folder, parent) = (real(&self.folder), absolute(&self.folder));
-        let parent = parent.parent().map(real);
-        let among = arguments.series.iter().filter(|path| path.is_dir()).map(|path| real(path));
-        let among = among.into_iter().any(|path| path == folder || Some(&path) == parent.as_ref());
-        match among && self.run.is_none() {
-            true => Err(Failure::usage(format!(
-                "{} lies in the folder of the checkpoints, and what is found would be one of them \
-                 the next time; --out names another folder",
-                self.folder.display()
-            ))),
-            false => Ok(()),
-        }
+    fn winner(&self) -> PathBuf {
+        self.folder.join(WINNER)
     }
 
     fn journal(&self) -> PathBuf {
@@ -132,6 +117,8 @@ fn search(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Failure> {
     let mut series = Series::open(&arguments.series, arguments.order.into())?;
+    let candidate = place.folder.join("candidate.safetensors");
+    ensure_no_member(&series, &[place.winner(), candidate.clone()])?;
     let limits = limits(arguments.max_memory, arguments.threads);
     let bad = match arguments.skip_bad {
         true => left_out(&mut series, limits, &Progress::new(), cancelled)?,
@@ -140,13 +127,14 @@ fn search(
     let watch = Watch { progress: &|_| {}, cancelled };
     let averaging = Averaging { limits, watch, ..Averaging::new(&series) };
     let space = Space::new(series.numbers()).map_err(|error| Failure::Run(error.into()))?;
-    let usual = usual(place.run.as_deref(), &space)?;
+    // A run's choice is told by its cycle.
+    let usual = usual(place.run.as_deref().filter(|_| series.is_by_cycle()), &space)?;
     let subject = Subject {
         averaging: &averaging,
         run: place.run.clone(),
         screening_images: arguments.screening_images,
         test_eval: arguments.test_eval.as_deref(),
-        candidate: place.folder.join("candidate.safetensors"),
+        candidate,
         cancelled,
     };
     let scorer = scoring::open(&arguments.scoring, subject)?;
@@ -168,11 +156,10 @@ fn search(
 
 /// What scores are of: if any of it differs, they are of something else.
 fn identity(series: &Series, scorer: &dyn Scorer) -> Result<Value, Failure> {
-    let name = |path: Option<&Path>| Some(path?.file_name()?.to_string_lossy().into_owned());
     let mut identity = scorer.identity();
     identity.insert("checkpoints".to_owned(), series.len().into());
-    identity.insert("oldest".to_owned(), name(series.paths().next()).into());
-    identity.insert("newest".to_owned(), name(series.paths().last()).into());
+    identity.insert("oldest".to_owned(), series.names().first().cloned().into());
+    identity.insert("newest".to_owned(), series.names().last().cloned().into());
     identity.insert("digest".to_owned(), series.digest()?.into());
     identity.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
     Ok(identity.into())
@@ -257,12 +244,14 @@ impl Finding<'_> {
         let (heat, scores) = self.scores(&found.ranking, look)?;
         let best = closely.all().iter().take(BEST).filter(|scored| scored.worth.is_finite());
         let best = best.map(|scored| self.line(&scored.candidate)).collect::<Result<_, _>>()?;
+        let read_before = self.has_read_test(&winner, &first);
         let (winner, usual, untested) = self.test(&winner, &first)?;
         let window = self.series.window(winner.window.spec(), Some(winner.window.at))?;
-        self.ledger.scorer().save(&window, &folder.join("winner.safetensors"))?;
+        self.ledger.scorer().save(&window, &folder.join(WINNER))?;
         self.ledger.end_progress();
         let (evaluations, spent) = self.ledger.spent();
         let unit = self.ledger.scorer().unit();
+        let statistics = self.ledger.scorer().statistics();
         let answer = Answer {
             folder: folder.to_owned(),
             winner,
@@ -274,6 +263,8 @@ impl Finding<'_> {
             evaluations,
             seconds: spent.as_secs_f64(),
             untested,
+            read_before,
+            statistics,
             left_out: Vec::new(),
         };
         Ok(Outcome { answer, heat, scores })
@@ -339,6 +330,21 @@ impl Finding<'_> {
         Ok((Heat::new(&scored), text))
     }
 
+    /// Whether test, by whatever it was read, has been read for another window than these. It is
+    /// said once more in the answer.
+    fn has_read_test(&self, winner: &Candidate, usual: &[Candidate]) -> bool {
+        let members = |window: &Candidate| self.space.members(window);
+        let now: Vec<Vec<usize>> = usual.iter().chain([winner]).map(members).collect();
+        let read = self.ledger.tested().iter().any(|window| !now.contains(&members(window)));
+        if read {
+            tell(
+                "test was read before, for another window: what is found now was found after a \
+                 look at it",
+            );
+        }
+        read
+    }
+
     /// The final pass: the only place where test is read, after the choice.
     fn test(
         &mut self,
@@ -346,13 +352,6 @@ impl Finding<'_> {
         usual: &[Candidate],
     ) -> Result<(Line, Vec<Line>, Option<String>), Failure> {
         let untested = self.ledger.scorer().tests().err();
-        let is_new = |window: &Candidate| window != winner && !usual.contains(window);
-        if self.ledger.tested().iter().any(is_new) {
-            tell(
-                "test was read before, for another window: what is found now was found after a \
-                 look at it",
-            );
-        }
         let mut lines = Vec::new();
         // The winner last: then the network holds it when it is saved.
         for window in usual.iter().chain([winner]) {

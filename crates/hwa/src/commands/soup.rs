@@ -12,11 +12,16 @@ use crate::counting::Counting;
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::tell;
-use crate::scoring::{self, Goal, Look, Subject};
+use crate::scoring::{self, Goal, Look, RE_ESTIMATED, Subject};
+use crate::series::run_of;
 
 /// What was chosen, and how.
 pub(crate) struct Brew {
     pub(crate) window: Window,
+    /// Whose batch-norm statistics it was scored with.
+    pub(crate) statistics: &'static str,
+    /// Whether it is written: by a network, with the statistics that it was scored with.
+    pub(crate) is_written: bool,
     soup: Soup,
     goal: Goal,
 }
@@ -31,6 +36,11 @@ pub(crate) fn ensure_asked_for(arguments: &Average) -> Result<(), Failure> {
         ("--batch", batch.is_some()),
         ("--eval", eval.is_some()),
     ];
+    if arguments.soup && eval.is_none() && arguments.dtype.is_some() {
+        return Err(Failure::usage(
+            "--dtype is not for the soup of a network, which is written as it was scored",
+        ));
+    }
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) if !arguments.soup => {
             Err(Failure::usage(format!("{option} is for --soup: all else needs no evaluation")))
@@ -48,9 +58,7 @@ pub(crate) fn choose(
     opened::on_threads(arguments.threads, || {
         let watch = Watch { progress: &|_| {}, cancelled };
         let averaging = Averaging { watch, ..averaging.clone() };
-        let (soup, goal) = brew(arguments, &averaging, cancelled)?;
-        let window = averaging.series.selection(&soup.members)?;
-        Ok(Brew { window, soup, goal })
+        brew(arguments, &averaging, cancelled)
     })
 }
 
@@ -58,15 +66,11 @@ fn brew<'a>(
     arguments: &'a Average,
     averaging: &'a Averaging<'a>,
     cancelled: &'a (dyn Fn() -> bool + Sync),
-) -> Result<(Soup, Goal), Failure> {
+) -> Result<Brew, Failure> {
     let series = averaging.series;
-    let run = match arguments.series.as_slice() {
-        [only] if only.join("experiment.toml").is_file() => Some(only.clone()),
-        _ => None,
-    };
     let subject = Subject {
         averaging,
-        run,
+        run: run_of(&arguments.series),
         screening_images: NonZeroUsize::MIN,
         test_eval: None,
         candidate: beside(&arguments.out),
@@ -87,7 +91,14 @@ fn brew<'a>(
     let soup = greedy_soup(series.len(), score)?;
     bar.end();
     let none = || Failure::Run(anyhow::anyhow!("no checkpoint scored a finite number"));
-    Ok((soup.ok_or_else(none)?, goal))
+    let soup = soup.ok_or_else(none)?;
+    let window = series.selection(&soup.members)?;
+    let statistics = scorer.statistics();
+    let is_written = statistics == RE_ESTIMATED;
+    if is_written {
+        scorer.save(&window, &arguments.out)?;
+    }
+    Ok(Brew { window, statistics, is_written, soup, goal })
 }
 
 /// A place for averages that are looked at, hidden beside the result.

@@ -52,7 +52,7 @@ impl<'a> CommandScorer<'a> {
         };
         let candidate = &subject.candidate;
         let candidate = std::path::absolute(candidate).unwrap_or_else(|_| candidate.clone());
-        Ok(Self {
+        let scorer = Self {
             averaging: subject.averaging,
             goal,
             text,
@@ -63,13 +63,22 @@ impl<'a> CommandScorer<'a> {
             candidate,
             is_written: false,
             cancelled: subject.cancelled,
-        })
+        };
+        if scorer.statistics() == "averaged" {
+            tell(
+                "averages are given to the command with averaged batch-norm statistics, which fit \
+                 no weights: re-estimate them there (`update_bn` in PyTorch), or all but single \
+                 checkpoints score too low",
+            );
+        }
+        Ok(scorer)
     }
 
     /// The number for the file that is there.
     fn number(&self, command: &CommandLine) -> Result<f64, Failure> {
-        let words = command.words_for(&self.candidate.to_string_lossy());
-        let shown = words.join(" ");
+        let words = command.words_for(self.candidate.as_os_str());
+        let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let shown = shown.join(" ");
         let failed = |reason: String| Failure::Run(anyhow::anyhow!("`{shown}` {reason}"));
         let ended = process::run(&words, self.patience, self.cancelled)
             .map_err(|error| failed(format!("cannot be run: {error}")))?;
@@ -108,6 +117,10 @@ impl Scorer for CommandScorer<'_> {
     fn tests(&self) -> Result<String, String> {
         let missing = || "no --test-eval was given".to_owned();
         self.test_text.map(str::to_owned).ok_or_else(missing)
+    }
+
+    fn statistics(&self) -> &'static str {
+        if self.averaging.series.has_statistics() { "averaged" } else { "none" }
     }
 
     fn identity(&self) -> Map<String, Value> {

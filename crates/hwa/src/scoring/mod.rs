@@ -17,6 +17,10 @@ use crate::arguments::Scoring;
 use crate::failure::Failure;
 use command::CommandScorer;
 use network::NetworkScorer;
+pub(crate) use process::end_command;
+
+/// Statistics of batch norm that are the weights' own.
+pub(crate) const RE_ESTIMATED: &str = "re-estimated";
 
 /// How closely an average is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,6 +91,9 @@ pub(crate) trait Scorer {
 
     /// What tests and chooses nothing, or why there is nothing.
     fn tests(&self) -> Result<String, String>;
+
+    /// Whose batch-norm statistics averages are scored with.
+    fn statistics(&self) -> &'static str;
 
     /// All that numbers depend on, beside the weights.
     fn identity(&self) -> Map<String, Value>;

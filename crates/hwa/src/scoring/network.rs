@@ -11,10 +11,11 @@ use hwa_store::{Averaging, Window, write_tensors};
 use hwa_train::{EvaluateTable, Evaluation, Replica, Tally};
 use serde_json::{Map, Value, json};
 
-use super::{Goal, Look, Measured, Scorer, Subject};
+use super::{Goal, Look, Measured, RE_ESTIMATED, Scorer, Subject};
 use crate::arguments::{Scoring, Split, StudyOf};
 use crate::failure::Failure;
 use crate::opened::fitted;
+use crate::output::tell;
 use crate::studied::{Studied, Views};
 
 /// Batches that are made while the network is at work.
@@ -80,6 +81,14 @@ impl<'a> NetworkScorer<'a> {
             (_, true) => Some("the data set has no test images"),
             _ => None,
         };
+        if studied.experiment.is_none() {
+            let (data, count) = (&studied.data, splits.validation.len());
+            tell(format_args!(
+                "scored on the {count} validation images of the default split of {data}: of checkpoints \
+                 that were trained on some of them, all scores are too good, and the choice is \
+                 worth little"
+            ));
+        }
         let views = if evaluate.augment { Views::Augmented } else { Views::Plain };
         Ok(Self {
             averaging: subject.averaging,
@@ -204,6 +213,10 @@ impl Scorer for NetworkScorer<'_> {
         self.sealed.map_or(Ok("test images".to_owned()), |reason| Err(reason.to_owned()))
     }
 
+    fn statistics(&self) -> &'static str {
+        RE_ESTIMATED
+    }
+
     fn identity(&self) -> Map<String, Value> {
         let Studied { spec, convolution, data, source, seed, batch, .. } = &self.studied;
         let EvaluateTable { tolerance, augment, .. } = self.evaluate;
@@ -241,7 +254,7 @@ impl Scorer for NetworkScorer<'_> {
     fn save(&mut self, window: &Window, path: &Path) -> Result<(), Failure> {
         self.prepare(window)?;
         let mut metadata = self.averaging.metadata(window);
-        metadata.insert("statistics".to_owned(), "re-estimated".into());
+        metadata.insert("statistics".to_owned(), RE_ESTIMATED.into());
         Ok(write_tensors(path, &self.replica.state()?.weights, &metadata)?)
     }
 }

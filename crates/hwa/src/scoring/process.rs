@@ -1,8 +1,11 @@
 //! Running somebody's command: in a group of its own, that is ended as a whole.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +15,14 @@ const PATROL: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_secs(2);
 /// Of what it says, so many bytes are kept: the last.
 const KEPT: usize = 16 << 10;
+
+/// The command that is being waited for, or 0.
+static RUNNING: AtomicU32 = AtomicU32::new(0);
+
+/// Ends the command that is being waited for at once, for whoever leaves without waiting.
+pub(crate) fn end_command() {
+    group::kill(RUNNING.load(Ordering::SeqCst));
+}
 
 /// How a command ended.
 #[derive(Debug)]
@@ -35,21 +46,23 @@ pub(super) enum Ended {
 
 /// Runs a program to its end, or to the end of patience.
 pub(super) fn run(
-    words: &[String],
+    words: &[OsString],
     patience: Duration,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> std::io::Result<Ended> {
-    let (program, arguments) = words.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
+    let nothing = (OsStr::new(""), &[][..]);
+    let (program, arguments) = words.split_first().map_or(nothing, |(p, a)| (p.as_os_str(), a));
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     apart(&mut command);
     let mut child = command.spawn()?;
+    RUNNING.store(child.id(), Ordering::SeqCst);
     let stdout = child.stdout.take().map(tail);
     let stderr = child.stderr.take().map(tail);
     let began = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
+        if group::has_ended(&mut child)? {
+            break Some(bury(&mut child)?);
         }
         if cancelled() || began.elapsed() >= patience {
             end(&mut child);
@@ -57,8 +70,8 @@ pub(super) fn run(
         }
         thread::sleep(PATROL);
     };
-    let id = child.id();
-    let collect = |said: Option<Receiver<Vec<u8>>>| collected(said, id);
+    let until = Instant::now() + GRACE;
+    let collect = |said: Option<Said>| said.map_or(String::new(), |said| said.by(until));
     let (stdout, stderr) = (collect(stdout), collect(stderr));
     Ok(match status {
         Some(status) => Ended::Exited { status, stdout, stderr },
@@ -67,44 +80,61 @@ pub(super) fn run(
     })
 }
 
+/// What a command says, while it says it.
+struct Said {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Hears of the end.
+    over: Receiver<()>,
+}
+
+impl Said {
+    /// What there is when all is said, or at that time: a pipe that stays open belongs to a
+    /// process that has left the command's group.
+    fn by(self, until: Instant) -> String {
+        let _ = self.over.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+}
+
 /// Reads to the end in a thread, and keeps the last of it.
-fn tail(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
+fn tail(mut from: impl Read + Send + 'static) -> Said {
+    let (sender, over) = channel();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let said = Said { kept: Arc::clone(&kept), over };
     thread::spawn(move || {
-        let (mut kept, mut piece) = (Vec::new(), [0; 4096]);
+        let mut piece = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut piece) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend_from_slice(&piece[..count]);
-            if kept.len() > 2 * KEPT {
-                kept.drain(..kept.len() - KEPT);
+            let length = kept.len();
+            if length > 2 * KEPT {
+                kept.drain(..length - KEPT);
             }
         }
         // If nobody listens any more, nobody wants to know.
-        let _ = sender.send(kept);
+        let _ = sender.send(());
     });
-    receiver
-}
-
-/// What was read. A pipe that stays open belongs to a process that the command left behind,
-/// which is ended too.
-fn collected(said: Option<Receiver<Vec<u8>>>, id: u32) -> String {
-    let Some(said) = said else { return String::new() };
-    let bytes = said.recv_timeout(GRACE).or_else(|_| {
-        group::kill(id);
-        said.recv_timeout(GRACE)
-    });
-    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    said
 }
 
 /// Asks the whole group to end, and ends it.
 fn end(child: &mut Child) {
     group::ask(child.id());
     let asked = Instant::now();
-    while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
+    while asked.elapsed() < GRACE && matches!(group::has_ended(child), Ok(false)) {
         thread::sleep(PATROL);
     }
-    group::kill(child.id());
     let _ = child.kill();
-    let _ = child.wait();
+    let _ = bury(child);
+}
+
+/// Ends what is left of the group, and then takes the leader's status: until then no other group
+/// can have its number.
+fn bury(child: &mut Child) -> std::io::Result<ExitStatus> {
+    group::kill(child.id());
+    RUNNING.store(0, Ordering::SeqCst);
+    child.wait()
 }
 
 /// A Ctrl-C at the terminal is for the parent alone.
@@ -119,8 +149,30 @@ fn apart(_command: &mut Command) {}
 /// The processes that a command has started, and itself.
 #[cfg(unix)]
 mod group {
+    use std::process::Child;
+
     use nix::sys::signal::{Signal, killpg};
     use nix::unistd::Pid;
+
+    /// Whether the leader has ended. It is not buried yet, so that its number is still its own.
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    pub(super) fn has_ended(child: &mut Child) -> std::io::Result<bool> {
+        use nix::errno::Errno;
+        use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+        let id = i32::try_from(child.id()).map_err(std::io::Error::other)?;
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(Pid::from_raw(id)), flags) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the leader has ended. Here it can only be asked by burying it.
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    pub(super) fn has_ended(child: &mut Child) -> std::io::Result<bool> {
+        Ok(child.try_wait()?.is_some())
+    }
 
     pub(super) fn ask(id: u32) {
         signal(id, Signal::SIGTERM);
@@ -141,6 +193,10 @@ mod group {
 
 #[cfg(not(unix))]
 mod group {
+    pub(super) fn has_ended(child: &mut std::process::Child) -> std::io::Result<bool> {
+        Ok(child.try_wait()?.is_some())
+    }
+
     pub(super) fn ask(_id: u32) {}
 
     pub(super) fn kill(_id: u32) {}
@@ -152,7 +208,7 @@ mod tests {
     use super::*;
 
     fn sh(script: &str, patience: u64, cancelled: &(dyn Fn() -> bool + Sync)) -> Ended {
-        let words = ["sh", "-c", script].map(str::to_owned);
+        let words = ["sh", "-c", script].map(OsString::from);
         run(&words, Duration::from_millis(patience), cancelled).unwrap()
     }
 
@@ -169,7 +225,7 @@ mod tests {
             (status.code(), stdout.as_str(), stderr.as_str()),
             (Some(3), "one\ntwo\n", "oh\n")
         );
-        assert!(run(&["/no/such/program".to_owned()], GRACE, &|| false).is_err());
+        assert!(run(&["/no/such/program".into()], GRACE, &|| false).is_err());
     }
 
     #[test]
@@ -188,17 +244,27 @@ mod tests {
         let ended = sh(&script, 500, &|| false);
         assert!(matches!(ended, Ended::TimedOut { .. }), "{ended:?}");
         let pid = std::fs::read_to_string(file).unwrap();
-        // The system may need a moment to bury it.
-        let gone = (0..500).any(|_| {
+        assert!(is_gone(&pid), "{pid} is alive");
+    }
+
+    /// The system may need a moment to bury it.
+    fn is_gone(pid: &str) -> bool {
+        (0..500).any(|_| {
             thread::sleep(PATROL);
-            !is_alive(&pid)
-        });
-        assert!(gone, "{pid} is alive");
+            !is_alive(pid)
+        })
     }
 
     #[test]
     fn a_process_left_behind_does_not_hold_it_up() {
-        let ended = sh("sleep 600 & echo 5", 60_000, &|| false);
+        // Whether it holds the pipe or not, it is ended with the command.
+        for script in ["sleep 600 & echo $!", "sleep 600 >&- 2>&- & echo $!"] {
+            let ended = sh(script, 60_000, &|| false);
+            let Ended::Exited { stdout, .. } = ended else { panic!("{ended:?}") };
+            assert!(is_gone(&stdout), "{stdout} is alive");
+        }
+        // One that has left the group stays, and the number is there all the same.
+        let ended = sh("setsid sleep 8 & echo 5", 60_000, &|| false);
         let Ended::Exited { stdout, .. } = ended else { panic!("{ended:?}") };
         assert_eq!(stdout, "5\n");
         let ended = sh("sleep 600", 60_000, &|| true);

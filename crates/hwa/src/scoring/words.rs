@@ -2,10 +2,14 @@
 //!
 //! So nothing in the path that takes the place of `{weights}` can mean anything else than a path.
 
+use std::ffi::{OsStr, OsString};
+
 /// What the path takes the place of.
 const PLACE: &str = "{weights}";
 /// What a shell would do something about.
 const OPERATORS: &str = "|&;<>$`";
+/// What, beside the place, shows that the word is a text that somebody will take apart again.
+const TEXT: &str = "'\"()";
 
 /// A command with a place for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,14 +21,17 @@ impl CommandLine {
     /// Reads a command.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let words = split(text)?;
-        let holds = |word: &&String| word.contains(PLACE);
         if words.is_empty() {
             return Err("it is empty".to_owned());
         }
-        let Some(place) = words.iter().find(holds) else {
+        if let Some(home) = words.iter().find(|word| word.starts_with("~/")) {
+            return Err(format!("{home}: only a shell knows whose `~` is; write the whole path"));
+        }
+        if !words.iter().any(|word| word.contains(PLACE)) {
             return Err(format!("{PLACE} is not in it: that is where the file is named"));
-        };
-        if place.contains(char::is_whitespace) {
+        }
+        let is_text = |c: char| c.is_whitespace() || OPERATORS.contains(c) || TEXT.contains(c);
+        if words.iter().any(|word| word.contains(PLACE) && word.contains(is_text)) {
             return Err(format!(
                 "{PLACE} stands inside a longer text; make it a word of its own, for a shell \
                  like this: sh -c 'python eval.py \"$1\" | tail -1' sh {PLACE}"
@@ -34,8 +41,17 @@ impl CommandLine {
     }
 
     /// The words for a file: the program, and what it is given.
-    pub(crate) fn words_for(&self, file: &str) -> Vec<String> {
-        self.words.iter().map(|word| word.replace(PLACE, file)).collect()
+    pub(crate) fn words_for(&self, file: &OsStr) -> Vec<OsString> {
+        let of = |word: &String| {
+            let mut parts = word.split(PLACE);
+            let mut whole = OsString::from(parts.next().unwrap_or_default());
+            for part in parts {
+                whole.push(file);
+                whole.push(part);
+            }
+            whole
+        };
+        self.words.iter().map(of).collect()
     }
 }
 
@@ -109,8 +125,17 @@ mod tests {
     fn a_path_stays_one_word_whatever_is_in_it() {
         let command = CommandLine::parse("eval --file={weights} {weights}").unwrap();
         let hostile = "/tmp/a b; rm -rf ~ '$(x)'/w.safetensors";
-        let words = command.words_for(hostile);
+        let words = command.words_for(OsStr::new(hostile));
         assert_eq!(words, ["eval", &format!("--file={hostile}"), hostile]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_need_not_be_text() {
+        use std::os::unix::ffi::OsStrExt;
+        let command = CommandLine::parse("eval a={weights}b").unwrap();
+        let words = command.words_for(OsStr::from_bytes(b"/x\xff"));
+        assert_eq!(words[1].as_bytes(), b"a=/x\xffb");
     }
 
     #[test]
@@ -124,6 +149,11 @@ mod tests {
             ("a \"b {weights}", "a \" is not closed"),
             ("a {weights} \\", "ends with a backslash"),
             ("sh -c 'eval {weights}'", "inside a longer text"),
+            ("env W={weights} sh -c 'echo {weights} 1'", "inside a longer text"),
+            ("sh -c 'cat<{weights}'", "inside a longer text"),
+            ("python -c \"print('{weights}')\"", "inside a longer text"),
+            ("python -c 'f({weights})'", "inside a longer text"),
+            ("~/eval {weights}", "write the whole path"),
         ] {
             let error = CommandLine::parse(text).unwrap_err();
             assert!(error.contains(told), "{text}: {error}");

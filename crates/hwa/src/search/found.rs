@@ -55,6 +55,10 @@ pub(crate) struct Answer {
     pub(crate) seconds: f64,
     /// Why test was not read, if it was not.
     pub(crate) untested: Option<String>,
+    /// Whether test had been read for another window before this one was chosen.
+    pub(crate) read_before: bool,
+    /// Whose batch-norm statistics the scores are with.
+    pub(crate) statistics: &'static str,
     pub(crate) left_out: Vec<String>,
 }
 
@@ -77,7 +81,9 @@ impl Answer {
             "usual": lines(&self.usual), "best": lines(&self.best),
             "gain": { "validation": self.gain(|l| Some(l.validation)), "test": self.gain(|l| l.test) },
             "goal": self.goal.word(), "ended": ended, "evaluations": self.evaluations,
-            "seconds": self.seconds, "untested": self.untested, "left_out": self.left_out,
+            "seconds": self.seconds, "untested": self.untested,
+            "test_read_before": self.read_before, "statistics": self.statistics,
+            "left_out": self.left_out,
         })
     }
 
@@ -155,7 +161,11 @@ impl Answer {
                 let error = error.map_or(String::new(), |error| {
                     format!(" (the standard error of an accuracy is {error:.2} there)")
                 });
-                format!("{chosen}; {test} on test, which chose nothing{error}")
+                let chose = match self.read_before {
+                    true => "which was read before, for another window",
+                    false => "which chose nothing",
+                };
+                format!("{chosen}; {test} on test, {chose}{error}")
             }
             (None, Some(why)) => format!("{chosen}; not tested: {why}"),
             (None, None) => chosen,
@@ -214,6 +224,8 @@ mod tests {
             evaluations: 7,
             seconds: 1.0,
             untested: None,
+            read_before: false,
+            statistics: "none",
             left_out: Vec::new(),
         }
     }
@@ -229,6 +241,9 @@ mod tests {
             "beside the last 20: +0.5000 on validation, the best of 7 evaluations; -0.2500 on \
              test, which chose nothing"
         );
+        let again = Answer { read_before: true, ..low };
+        assert!(again.sentence().ends_with("on test, which was read before, for another window"));
+        assert_eq!(again.json()["test_read_before"], true);
         let high = answer(Goal::High, found, default);
         assert_eq!(high.json()["gain"]["validation"], -0.5);
     }

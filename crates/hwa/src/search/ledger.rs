@@ -9,14 +9,11 @@ use hwa_store::Series;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::counting::Counting;
+use crate::counting::{A_LINE_EVERY, Counting};
 use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::output::tell;
 use crate::scoring::{Look, Measured, Scorer};
-
-/// How often a line tells the progress where there is no terminal.
-const A_LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// A line of the journal.
 #[derive(Serialize, Deserialize)]

@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::{median, megabytes};
 use crate::arguments::BenchAverage;
-use crate::commands::average::limits;
 use crate::environment;
 use crate::failure::Failure;
 use crate::output::{give, tell};
+use crate::series::limits;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchAverage) -> Result<(), Failure> {

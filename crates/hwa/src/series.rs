@@ -1,0 +1,152 @@
+//! Series of checkpoints, as several commands open them.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use hwa_store::{BadMember, Limits, Series, Watch};
+
+use crate::counting::{A_LINE_EVERY, Counting};
+use crate::environment;
+use crate::failure::Failure;
+use crate::output::tell;
+
+/// What a pass may use.
+pub(crate) fn limits(max_memory: usize, threads: Option<NonZeroUsize>) -> Limits {
+    let cores = NonZeroUsize::new(environment::cores()).unwrap_or(NonZeroUsize::MIN);
+    Limits { max_memory, threads: threads.unwrap_or(cores) }
+}
+
+/// The run that a series is of, if it is one.
+pub(crate) fn run_of(series: &[PathBuf]) -> Option<PathBuf> {
+    match series {
+        [only] if is_run(only) => Some(only.clone()),
+        _ => None,
+    }
+}
+
+fn is_run(folder: &Path) -> bool {
+    folder.join("experiment.toml").is_file()
+}
+
+/// An average among the checkpoints, or in a folder among them, would be one of them the next
+/// time. Of a run only its outer weights are taken.
+pub(crate) fn ensure_apart(series: &[PathBuf], out: &Path) -> Result<(), Failure> {
+    let file = real(out);
+    let near: Vec<&Path> = file.ancestors().skip(1).take(2).collect();
+    let is_of_run = |folder: &Path| {
+        is_run(folder) || folder.ends_with("checkpoints") && folder.parent().is_some_and(is_run)
+    };
+    let holds = |folder: &PathBuf| {
+        let folder = real(folder);
+        folder.is_dir() && !is_of_run(&folder) && near.contains(&folder.as_path())
+    };
+    match series.iter().any(holds) {
+        true => Err(Failure::usage(format!(
+            "{} lies in the folder of the checkpoints, and would be one of them the next time; \
+             --out names another place",
+            out.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// What is written must not take the place of what is read.
+pub(crate) fn ensure_no_member(series: &Series, outputs: &[PathBuf]) -> Result<(), Failure> {
+    let members: Vec<PathBuf> = series.files().map(real).collect();
+    match outputs.iter().find(|out| members.contains(&real(out))) {
+        Some(out) => {
+            let shown = out.display();
+            Err(Failure::usage(format!(
+                "{shown} is one of the checkpoints; --out names another file"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A path without links, also of what is not there yet.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = absolute.ancestors().find_map(|there| {
+        let rest = absolute.strip_prefix(there).ok()?;
+        Some(fs::canonicalize(there).ok()?.join(rest))
+    });
+    known.map_or(absolute.clone(), |known| known.components().collect())
+}
+
+/// A checkpoint that was left out, and its first tensor that is to blame.
+pub(crate) type LeftOut = (String, String);
+
+/// Takes bad members out of a series.
+pub(crate) fn left_out(
+    series: &mut Series,
+    limits: Limits,
+    progress: &Progress,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<LeftOut>, Failure> {
+    progress.expect(series.num_file_bytes());
+    let report = |done| progress.show("looking for NaN", done);
+    let bad = series.bad_members(limits, Watch { progress: &report, cancelled })?;
+    let name = |bad: &BadMember| {
+        let path = series.paths().nth(bad.member).map(|path| path.display().to_string());
+        (path.unwrap_or_default(), bad.tensor.clone())
+    };
+    let names: Vec<LeftOut> = bad.iter().map(name).collect();
+    for (file, tensor) in &names {
+        tell(format_args!("left out: {file}, `{tensor}` holds NaN or infinite values"));
+    }
+    series.leave_out(&bad)?;
+    Ok(names)
+}
+
+/// A bar on a terminal, lines elsewhere.
+pub(crate) struct Progress {
+    bar: Counting,
+    total: Mutex<u64>,
+    told: Mutex<Instant>,
+    is_ended: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self {
+            bar: Counting::bytes(),
+            total: Mutex::new(0),
+            told: Mutex::new(Instant::now()),
+            is_ended: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn expect(&self, bytes: u64) {
+        if let Ok(mut total) = self.total.lock() {
+            *total = bytes;
+        }
+    }
+
+    /// Called by many threads: whoever finds another one at it goes on working.
+    pub(crate) fn show(&self, what: &str, done: u64) {
+        let (Ok(total), Ok(mut told)) = (self.total.try_lock(), self.told.try_lock()) else {
+            return;
+        };
+        if self.is_ended.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.bar.is_shown() {
+            self.bar.name(what);
+            self.bar.show(done, Some(*total));
+        } else if told.elapsed() >= A_LINE_EVERY {
+            *told = Instant::now();
+            let (done, total) = (done as f64 / 1e9, *total as f64 / 1e9);
+            tell(format_args!("{what}: {done:.1} of {total:.1} GB"));
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.bar.end();
+    }
+}

@@ -205,6 +205,15 @@ fn a_run_gives_its_outer_weights_by_cycle() {
         &Metadata::new(),
     )
     .unwrap();
+    // Where that is not their order, they are places.
+    for (cycle, age) in [(10, 1), (20, 2), (30, 0)] {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age);
+        let file = fs::File::options().write(true).open(store.outer_path(cycle)).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    let by_time = Series::open(&[folder.path().to_owned()], Order::Time).unwrap();
+    assert_eq!((by_time.numbers(), by_time.is_by_cycle()), (&[1, 2, 3][..], false));
+    assert_eq!(by_time.names()[0], "outer-000020.safetensors");
     for place in [folder.path().to_owned(), checkpoints] {
         let series = Series::open(&[place], Order::Name).unwrap();
         assert_eq!(series.numbers(), [10, 20, 30]);

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use hwa_core::search::{Candidate, Ended, Ranking, Scored, Search as Windows, Space};
+use hwa_core::search::{Candidate, Ended, Found, Ranking, Scored, Search as Windows, Space};
 use hwa_store::{Averaging, Series, Watch, write_atomically};
 use serde_json::Value;
 
@@ -17,15 +17,13 @@ use crate::journal::Journal;
 use crate::opened;
 use crate::output::{give, tell};
 use crate::scoring::{self, Look, Scorer, Subject};
-use crate::search::{Answer, Bounds, Heat, Ledger, Line, Session, Usual, files, usual};
+use crate::search::{
+    Answer, BEST, Bounds, Budget, Heat, Ledger, Line, Session, Usual, files, usual,
+};
 use crate::series::{Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
 
 /// The weights that are found.
 const WINNER: &str = "winner.safetensors";
-/// The lines of the table, and the most windows of a shortlist.
-const BEST: usize = 10;
-/// The share of the evaluations that is kept for the shortlist.
-const SHORTLIST: usize = 5;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
@@ -165,34 +163,6 @@ fn identity(series: &Series, scorer: &dyn Scorer) -> Result<Value, Failure> {
     Ok(identity.into())
 }
 
-/// How evaluations are shared out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Budget {
-    search: usize,
-    /// The best so many are looked at closely, and the usual ones.
-    shortlist: Option<usize>,
-}
-
-impl Budget {
-    fn new(evaluations: usize, usual: usize, screens: bool) -> Result<Self, Failure> {
-        let least = if screens { 2 * usual + 1 } else { usual };
-        if evaluations < least {
-            return Err(Failure::usage(format!(
-                "--max-evals {evaluations} is too few: at least {least} are needed, for the usual \
-                 windows and for what is found"
-            )));
-        }
-        if !screens {
-            return Ok(Self { search: evaluations, shortlist: None });
-        }
-        let shortlist = (evaluations / SHORTLIST).clamp(1, BEST);
-        Ok(Self {
-            search: (evaluations - usual).saturating_sub(shortlist).max(usual),
-            shortlist: Some(shortlist),
-        })
-    }
-}
-
 /// A search on its way.
 struct Finding<'a> {
     series: &'a Series,
@@ -207,26 +177,15 @@ impl Finding<'_> {
     /// Searches, looks closely at the best, chooses, and only then tests.
     fn find(mut self, folder: &Path) -> Result<Outcome, Failure> {
         let first: Vec<Candidate> = self.usual.iter().map(|usual| usual.window).collect();
-        let mut windows = Windows::new(self.space.clone(), self.budget.search);
-        windows.first.clone_from(&first);
-        windows.strides.clone_from(&self.strides);
         let goal = self.ledger.scorer().goal();
         let look = match self.budget.shortlist {
             Some(_) => Look::Screening,
             None => Look::Full,
         };
-        let mut found = windows.run(|window| {
-            let measured = match first.contains(window) {
-                true => Some(self.ledger.measure(window, look)?),
-                false => self.ledger.within(window, look, self.kept())?,
-            };
-            Ok::<_, Failure>(measured.map(|measured| goal.worth(&measured)))
-        })?;
-        if found.ended == Ended::Stopped && !self.ledger.is_out_of_time() {
-            found.ended = Ended::Budget;
-        }
-        // A larger budget asks other questions; what is known from before is no worse for that.
-        self.add_known(&mut found.ranking, look, &windows);
+        let mut windows = Windows::new(self.space.clone(), self.budget.search);
+        windows.first.clone_from(&first);
+        windows.strides.clone_from(&self.strides);
+        let found = self.walk(&windows, look)?;
         let closely = match self.budget.shortlist {
             Some(count) => {
                 let mut closely = self.shortlist(&found.ranking, count)?;
@@ -268,6 +227,24 @@ impl Finding<'_> {
             left_out: Vec::new(),
         };
         Ok(Outcome { answer, heat, scores })
+    }
+
+    /// Asks for windows as long as there is room for them and time.
+    fn walk(&mut self, windows: &Windows, look: Look) -> Result<Found, Failure> {
+        let goal = self.ledger.scorer().goal();
+        let mut found = windows.run(|window| {
+            let measured = match windows.first.contains(window) {
+                true => Some(self.ledger.measure(window, look)?),
+                false => self.ledger.within(window, look, self.kept())?,
+            };
+            Ok::<_, Failure>(measured.map(|measured| goal.worth(&measured)))
+        })?;
+        if found.ended == Ended::Stopped && !self.ledger.is_out_of_time() {
+            found.ended = Ended::Budget;
+        }
+        // A larger budget asks other questions; what is known from before is no worse for that.
+        self.add_known(&mut found.ranking, look, windows);
+        Ok(found)
     }
 
     /// Evaluations that are kept for the shortlist: those that it has had need no more.
@@ -403,25 +380,5 @@ impl Outcome {
             write_atomically(&answer.folder.join(name), |file| file.write_all(text.as_bytes()))?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evaluations_are_never_more_than_were_allowed() {
-        for usual in 1..=3 {
-            for evaluations in 2 * usual + 1..200 {
-                let budget = Budget::new(evaluations, usual, true).unwrap();
-                let shortlist = budget.shortlist.unwrap();
-                assert!(shortlist >= 1 && budget.search >= usual);
-                assert!(budget.search + shortlist + usual <= evaluations);
-            }
-            assert!(Budget::new(2 * usual, usual, true).is_err());
-            let plain = Budget::new(usual, usual, false).unwrap();
-            assert_eq!(plain, Budget { search: usual, shortlist: None });
-        }
     }
 }

@@ -169,7 +169,8 @@ impl From<SeriesError> for Failure {
                 Self::Cancelled { advice: "nothing was written".to_owned() }
             }
             SeriesError::NonFinite { .. } => Self::Run(anyhow::anyhow!(
-                "{error}; --skip-bad leaves such checkpoints out, --allow-non-finite averages them"
+                "{error}; --skip-bad leaves such checkpoints out, `hwa average --allow-non-finite` \
+                 averages them"
             )),
             SeriesError::TooLittleMemory { .. } => Self::usage(format!("--max-memory: {error}")),
             SeriesError::NoStep { .. } | SeriesError::MixedSteps { .. } => {

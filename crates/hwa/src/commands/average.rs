@@ -15,7 +15,7 @@ use crate::arguments::Average;
 use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::output::{give, tell};
-use crate::series::{LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits};
+use crate::series::{LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
 
 /// Endings that promise something else than what is written.
 const OTHER_ENDINGS: [&str; 4] = ["pt", "pth", "bin", "ckpt"];
@@ -246,6 +246,12 @@ impl Done<'_> {
             tell(
                 "batch-norm statistics are averages too, which fit no weights: re-estimate them by \
                  `hwa recalibrate`, or by `update_bn` in PyTorch",
+            );
+        }
+        if self.statistics() == "none" && run_of(&self.arguments.series).is_some() {
+            tell(
+                "outer weights have no batch-norm statistics: `hwa recalibrate` makes a complete \
+                 model of their average",
             );
         }
     }

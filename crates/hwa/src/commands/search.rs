@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
     give(format_args!("the best {} in each cell\n\n{}", answer.unit, heat.text(answer.digits())));
     give(answer.table());
     give(answer.comparison());
+    give(answer.members());
     give(answer.sentence());
     give(answer.file().display());
     Ok(())
@@ -371,7 +372,8 @@ impl Outcome {
         let answer = &self.answer;
         let mut spots = vec![("found".to_owned(), answer.winner.window)];
         let default = answer.usual.first().filter(|line| line.window != answer.winner.window);
-        spots.extend(default.map(|line| ("default".to_owned(), line.window)));
+        let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
+        spots.extend(default.map(|line| (name(line), line.window)));
         let svg = self.heat.figure(answer.unit, spots).to_svg();
         let svg = svg.map_err(|error| Failure::Run(error.into()))?;
         let json = serde_json::to_string_pretty(&answer.json())?;

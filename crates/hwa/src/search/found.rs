@@ -32,6 +32,18 @@ impl Line {
         })
     }
 
+    /// The files that are averaged, in a line.
+    fn files(&self) -> String {
+        let stem = |path: &PathBuf| path.display().to_string();
+        match self.members.as_slice() {
+            [] => String::new(),
+            [only] => stem(only),
+            [first, .., last] => {
+                format!("{} checkpoints, {} to {}", self.members.len(), stem(first), stem(last))
+            }
+        }
+    }
+
     fn cells(&self) -> Vec<String> {
         let Candidate { at, length, stride } = self.window;
         let members = self.members.len();
@@ -142,13 +154,19 @@ impl Answer {
         aligned(&rows)
     }
 
+    /// Which files the winner is the average of.
+    pub(crate) fn members(&self) -> String {
+        format!("found: {}", self.winner.files())
+    }
+
     /// What it comes to, in a sentence or two.
     pub(crate) fn sentence(&self) -> String {
         let Some(default) = self.usual.first() else { return String::new() };
-        let name = default.name.as_deref().unwrap_or("the default");
-        if default.window == self.winner.window {
-            return format!("no window was found that is better than {name}");
+        let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
+        if let Some(same) = self.usual.iter().find(|line| line.window == self.winner.window) {
+            return format!("no window was found that is better than {}", name(same));
         }
+        let name = name(default);
         let digits = self.digits();
         let shown = |gain: Option<f64>| gain.map(|gain| format!("{gain:+.digits$}"));
         let validation = shown(self.gain(|line| Some(line.validation))).unwrap_or_default();
@@ -258,5 +276,6 @@ mod tests {
         assert!(told.contains("+0.50 on test") && told.contains("is 1.00 there"), "{told}");
         let same = Answer { winner: default, ..answer };
         assert_eq!(same.sentence(), "no window was found that is better than the run's choice");
+        assert_eq!(same.members(), "found: a.pt");
     }
 }

@@ -1,7 +1,7 @@
 //! A map of the scores over where windows end and how long they are.
 
 use hwa_core::search::{Candidate, Worth};
-use hwa_report::{Axis, Chart, Figure, Map, Spot};
+use hwa_report::{Axis, Between, Chart, Figure, Map, Spot};
 
 use crate::table::aligned;
 
@@ -94,6 +94,8 @@ impl Heat {
             rows: self.rows.iter().map(between).collect(),
             values: self.best.iter().map(|b| b.map_or(f64::NAN, |(_, score)| score)).collect(),
             spots: spots.into_iter().map(spot).collect(),
+            // Cells hold what happened to be scored in them.
+            between: Between::Nothing,
             ..Map::default()
         };
         Figure {

@@ -54,6 +54,31 @@ pub(crate) fn ensure_apart(series: &[PathBuf], out: &Path) -> Result<(), Failure
     }
 }
 
+/// `best.pt` beside `epoch-1.pt` is a checkpoint like all others, and by its name the oldest. Not
+/// everybody who names their folder means that.
+pub(crate) fn tell_of_names_without_number(series: &Series) {
+    let named = without_number(series.paths());
+    if let Some(first) = named.first() {
+        let others = match named.len() {
+            1 => "has no number in its name, as the others have: it is".to_owned(),
+            count => format!("and {} more have no number in their names: they are", count - 1),
+        };
+        tell(format_args!(
+            "{} {others} taken all the same; name the files to leave some out",
+            first.display()
+        ));
+    }
+}
+
+/// Those whose names have no digit, where most have one.
+fn without_number<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<&'a Path> {
+    let has_digit = |path: &Path| {
+        path.file_stem().is_some_and(|name| name.to_string_lossy().contains(char::is_numeric))
+    };
+    let (numbered, others): (Vec<&Path>, Vec<&Path>) = paths.partition(|path| has_digit(path));
+    if numbered.len() > others.len() { others } else { Vec::new() }
+}
+
 /// What is written must not take the place of what is read.
 pub(crate) fn ensure_no_member(series: &Series, outputs: &[PathBuf]) -> Result<(), Failure> {
     let members: Vec<PathBuf> = series.files().map(real).collect();
@@ -148,5 +173,22 @@ impl Progress {
     pub(crate) fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
         self.bar.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_a_number_stand_out_among_those_with_one() {
+        let named = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            let found = without_number(paths.iter().map(PathBuf::as_path));
+            found.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&["best.pt", "epoch-1.pt", "epoch-2.pt"]), ["best.pt"]);
+        assert!(named(&["a.pt", "b.pt", "c1.pt"]).is_empty());
+        assert!(named(&["a/model.safetensors", "b/model.safetensors"]).is_empty());
     }
 }

@@ -15,7 +15,10 @@ use crate::arguments::Average;
 use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::output::{give, tell};
-use crate::series::{LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
+use crate::series::{
+    LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of,
+    tell_of_names_without_number,
+};
 
 /// Endings that promise something else than what is written.
 const OTHER_ENDINGS: [&str; 4] = ["pt", "pth", "bin", "ckpt"];
@@ -27,6 +30,7 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     let began = Instant::now();
     let mut series = Series::open(&arguments.series, arguments.order().into())?;
     ensure_no_member(&series, std::slice::from_ref(&arguments.out))?;
+    tell_of_names_without_number(&series);
     let (stop, progress) = (interrupt()?, Progress::new());
     let cancelled = || stop.load(Ordering::Relaxed);
     let limits = limits(arguments.max_memory, arguments.threads);

@@ -20,7 +20,10 @@ use crate::scoring::{self, Look, Scorer, Subject};
 use crate::search::{
     Answer, BEST, Bounds, Budget, Heat, Ledger, Line, Session, Usual, files, usual,
 };
-use crate::series::{Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
+use crate::series::{
+    Progress, ensure_apart, ensure_no_member, left_out, limits, run_of,
+    tell_of_names_without_number,
+};
 
 /// The weights that are found.
 const WINNER: &str = "winner.safetensors";
@@ -118,6 +121,7 @@ fn search(
     let mut series = Series::open(&arguments.series, arguments.order.into())?;
     let candidate = place.folder.join("candidate.safetensors");
     ensure_no_member(&series, &[place.winner(), candidate.clone()])?;
+    tell_of_names_without_number(&series);
     let limits = limits(arguments.max_memory, arguments.threads);
     let bad = match arguments.skip_bad {
         true => left_out(&mut series, limits, &Progress::new(), cancelled)?,

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use hwa_core::search::{Soup, Tried, Worth, greedy_soup};
 use hwa_store::{Averaging, Watch, Window};
 use serde_json::{Value, json};
 
 use crate::arguments::{Average, Scoring};
-use crate::counting::Counting;
+use crate::counting::{A_LINE_EVERY, Counting};
 use crate::failure::Failure;
 use crate::opened;
 use crate::output::tell;
@@ -78,12 +79,16 @@ fn brew<'a>(
     };
     let mut scorer = scoring::open(&arguments.scoring, subject)?;
     let goal = scorer.goal();
-    let (bar, mut done) = (Counting::new("averages"), 0);
+    let (bar, mut done, mut told) = (Counting::new("averages"), 0, Instant::now());
     // Each alone, and each but the best with those before it.
     let total = (2 * series.len() - 1) as u64;
     let score = |members: &[usize]| -> Result<Worth, Failure> {
         bar.name(if members.len() == 1 { "each alone" } else { "together" });
         bar.show(done, Some(total));
+        if !bar.is_shown() && told.elapsed() >= A_LINE_EVERY {
+            told = Instant::now();
+            tell(format_args!("soup: {done} of at most {total} averages are scored"));
+        }
         let measured = scorer.measure(&series.selection(members)?, Look::Full)?;
         done += 1;
         Ok(goal.worth(&measured))
@@ -111,7 +116,7 @@ impl Brew {
     /// For scripts.
     pub(crate) fn json(&self) -> Value {
         let number = |worth: &Worth| self.number(worth);
-        let tried = |tried: &Tried| json!({ "place": tried.member, "score": number(&tried.worth), "kept": tried.kept });
+        let tried = |tried: &Tried| json!({ "place": tried.member + 1, "score": number(&tried.worth), "kept": tried.kept });
         json!({
             "score": number(&self.soup.worth),
             "alone": self.soup.alone.iter().map(number).collect::<Vec<_>>(),
@@ -135,8 +140,11 @@ impl Brew {
         let (kept, all) = (self.soup.members.len(), self.soup.alone.len());
         let (score, best) =
             (self.number(&self.soup.worth).unwrap_or(f64::NAN), best.unwrap_or(f64::NAN));
+        // Accuracies are in percent; of other scores nothing is known.
+        let digits = if self.statistics == RE_ESTIMATED { 2 } else { 4 };
         tell(format_args!(
-            "the soup of {kept} of {all} scores {score}, the best of them alone {best}"
+            "the soup of {kept} of {all} scores {score:.digits$}, the best of them alone \
+             {best:.digits$}"
         ));
     }
 }

@@ -176,9 +176,10 @@ fn ranks_of(run: &Path) -> Vec<(usize, u32)> {
     found
 }
 
-fn signal(pid: u32, signal: &str) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
-    assert!(sent.success());
+/// Whether the process was still there to get it.
+fn signal(pid: u32, signal: &str) -> bool {
+    let kill = Command::new("kill").args([signal, &pid.to_string()]).output();
+    kill.unwrap().status.success()
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn a_killed_rank_ends_the_run_and_other_numbers_of_ranks_go_on() {
         let Some((_, pid)) = ranks_of(&parts).into_iter().find(|(rank, _)| *rank == killed) else {
             panic!("rank {killed} has ended already: {}", text(&ended(child).stderr))
         };
-        signal(pid, "-KILL");
+        assert!(signal(pid, "-KILL"));
         let output = ended(child);
         assert!(!output.status.success());
         assert!(ranks_of(&parts).is_empty(), "nobody is left");
@@ -245,9 +246,13 @@ fn an_interrupt_leaves_a_run_that_any_number_of_ranks_goes_on_with() {
     // To one rank, and to all of them, as a cluster does it.
     for (ranks, interrupted) in [(4, vec![2]), (3, vec![0, 1, 2])] {
         let child = at_work(ranks, &parts, &sets);
+        let mut sent = Vec::new();
         for (_, pid) in ranks_of(&parts).iter().filter(|(rank, _)| interrupted.contains(rank)) {
-            signal(*pid, "-TERM");
+            sent.push(signal(*pid, "-TERM"));
+            // The others have heard of it from the first by the time their own signal comes.
+            std::thread::sleep(Duration::from_millis(20));
         }
+        assert_eq!(sent.first(), Some(&true));
         let output = ended(child);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{said}");

@@ -11,6 +11,7 @@ use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use hwa_core::Weights;
@@ -608,20 +609,22 @@ fn vacant(name: &str) -> PathBuf {
 
 /// The first Ctrl-C asks for a state to resume from, the second leaves at once.
 pub(crate) fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
-    interrupt_with(move || {
-        voice.say("interrupted: finishing what is under way and saving (again to leave at once)");
+    interrupt_with(move |signals| match signals {
+        1 => voice
+            .say("interrupted: finishing what is under way and saving (again to leave at once)"),
+        _ => std::process::exit(130),
     })
 }
 
-fn interrupt_with(say: impl Fn() + Send + 'static) -> Result<Interrupt, Failure> {
+/// Every signal asks for a state, and `heed` is told how many have come. An interrupt may have been
+/// requested before by somebody else: the first signal is the first all the same.
+fn interrupt_with(heed: impl Fn(usize) + Send + 'static) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::new();
     let request = interrupt.clone();
+    let signals = AtomicUsize::new(0);
     let handler = move || {
-        if request.is_requested() {
-            std::process::exit(130);
-        }
         request.request();
-        say();
+        heed(signals.fetch_add(1, Ordering::Relaxed) + 1);
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
     Ok(interrupt)

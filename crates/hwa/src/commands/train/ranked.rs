@@ -222,7 +222,8 @@ fn assist(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), 
         build: &|init| plan.build(init),
         technique: &*plan.technique,
         threads_per_model: plan.threads_for(assignment.sharing[ranks.rank()]),
-        interrupt: interrupt_with(|| {})?,
+        // Rank 0 says when to leave, and whoever started the ranks can end them.
+        interrupt: interrupt_with(|_| {})?,
     };
     // Also after an interrupt, of which rank 0 tells: a launcher ends all ranks when one of them
     // does not end well, and rank 0 may not be through.

@@ -131,14 +131,16 @@ impl Transport for World {
     ) -> Result<(), RanksError> {
         let short = mpi::request::scope(|scope| {
             let mut pending: Vec<Pending<'_, '_>> = Vec::new();
+            // First what is sent: long messages are announced, and an announcement must not stand in
+            // line behind the bytes that the other side is already allowed to send.
+            for (to, bytes) in outgoing {
+                let target = self.world.process_at_rank(*to as Rank);
+                pending.push((*to, None, target.immediate_send_with_tag(scope, *bytes, BYTES)));
+            }
             for (from, room) in incoming {
                 let (source, size) = (self.world.process_at_rank(*from as Rank), room.len());
                 let request = source.immediate_receive_into_with_tag(scope, &mut **room, BYTES);
                 pending.push((*from, Some(size), request));
-            }
-            for (to, bytes) in outgoing {
-                let target = self.world.process_at_rank(*to as Rank);
-                pending.push((*to, None, target.immediate_send_with_tag(scope, *bytes, BYTES)));
             }
             self.complete(pending)
         });

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""What a synchronization over MPI costs: beside PyTorch, and beside the formula of docs/scaling.md.
+
+    peers/sync.py --python <a Python with PyTorch> --hwa <a release build with the feature mpi>
+
+1. Steps that are averaged every time, by `hwa bench sync` over MPI and by `PeriodicModelAverager`
+   over gloo in turn: on this machine, and on two hosts (`hosts.py`) with a network between them.
+2. Trainings by `hwa train` with H = 1 on two and four hosts. What their network can do is measured by
+   sockets alone; what hwa adds is fitted to trainings without a network; both together are the
+   prediction.
+
+Linux, as root, with Open MPI and iproute2. Writes sync.md and sync.json into results/.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from compare import PEER_ENVIRONMENT, PEERS, ROOT, check_quiet, output, surroundings, told
+from hosts import Network, address, within
+
+MODELS = ("resnet20", "resnet110")
+SIZES = ("resnet8", "resnet20", "resnet110")
+# Bandwidth and delay, one way.
+NETWORKS = (("1gbit", 0.0), ("1gbit", 1e-3), ("1gbit", 5e-3), ("100mbit", 0.0))
+RANKS = (2, 4)
+# Bytes that the buffers of a rank have, and those of a parameter.
+BUFFER, PARAMETER = 32 << 20, 4
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def main():
+    arguments = parse()
+    check_quiet()
+    os.environ |= MPI_ENVIRONMENT
+    report = {**surroundings(arguments), "rounds": arguments.rounds}
+    report["steps"] = [side_by_side(arguments, model) for model in MODELS]
+    with Network(2, "1gbit", 0.0) as network:
+        report["steps"].append(side_by_side(arguments, "resnet20", network))
+    report |= model(arguments)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "sync.json").write_text(json.dumps(report, indent=2) + "\n")
+    (arguments.out / "sync.md").write_text(table(report))
+    print(table(report))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="of the steps beside PyTorch")
+    parser.add_argument("--cycles", type=int, default=40, help="of each training")
+    parser.add_argument("--hwa", default=ROOT / "target/release/hwa", help="a release build")
+    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results")
+    return parser.parse_args()
+
+
+def side_by_side(arguments, model, network=None):
+    """A step with its average, on both sides, medians over the rounds."""
+    bench = [arguments.hwa, "bench", "sync", "--model", model, "--batch", 128, "--json"]
+    rounds = []
+    for _ in range(arguments.rounds):
+        if network:
+            hwa = output(over(network, 2, bench))
+            torch = gloo(arguments, model)
+        else:
+            hwa = output(["mpirun", "-n", 2, "--bind-to", "core", *bench])
+            torch = output(peer(arguments, model), environment=PEER_ENVIRONMENT)
+        rounds.append({"hwa": json.loads(hwa), "torch": json.loads(torch)})
+        steps = " and ".join(f"{run['step_ms']:.1f} ms" for run in rounds[-1].values())
+        told(f"{model}: {steps}")
+    median = lambda side, key: statistics.median(run[side][key] for run in rounds)
+    sides = {
+        side: {key: median(side, key) for key in ("step_ms", "sync_ms")} for side in ("hwa", "torch")
+    }
+    where = "two hosts, 1 Gbit/s" if network else "one machine"
+    ratio = sides["torch"]["step_ms"] / sides["hwa"]["step_ms"]
+    return {"model": model, "where": where, "ratio": ratio, **sides, "every": rounds}
+
+
+def peer(arguments, model):
+    shape = ["--model", model, "--batch", 128, "--replicas", 2, "--period", 1]
+    return [arguments.python, PEERS / "torch_periodic.py", *shape]
+
+
+def gloo(arguments, model):
+    """PyTorch on two hosts; the slower one counts."""
+    environment = os.environ | PEER_ENVIRONMENT | {"GLOO_SOCKET_IFNAME": "tun0"}
+    environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    started = []
+    for rank in range(2):
+        command = [*peer(arguments, model), "--rank", rank, "--master", f"{address(1)}:7701"]
+        command = ["taskset", "-c", rank, *command]
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(within(rank + 1, command), env=environment, **pipe))
+    said = [process.communicate() for process in started]
+    if any(process.returncode for process in started):
+        raise SystemExit(f"a replica failed: {said[0][1]}{said[1][1]}")
+    return max((out for out, _ in said), key=lambda out: json.loads(out)["step_ms"])
+
+
+def over(network, ranks, command):
+    """`mpirun` on the first hosts of a network, one rank on each."""
+    hosts = ",".join(f"{address(host)}:1" for host in range(1, ranks + 1))
+    settings = {
+        "plm_rsh_agent": PEERS / "enter-host",
+        "pml": "ob1",
+        "btl": "tcp,self",
+        "btl_tcp_if_include": "tun0",
+        "oob_tcp_if_include": "tun0",
+    }
+    settings = [word for name, value in settings.items() for word in ("--mca", name, value)]
+    mpirun = ["mpirun", "--host", hosts, "-n", ranks, "--bind-to", "none", *settings]
+    return within(1, [*mpirun, *command])
+
+
+def model(arguments):
+    """Trainings without a network, what follows from them, and trainings with one."""
+    local = []
+    for ranks in RANKS:
+        mpirun = ["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+        local += [train(arguments, ranks, size, lambda c: [*mpirun, *c]) for size in SIZES]
+    # Ranks that share a core wait for it, which is not the formula's business.
+    fitted = fit([run for run in local if run["ranks"] <= len(os.sched_getaffinity(0))])
+    told(f"fitted: {fitted}")
+    rows = []
+    for rate, delay in NETWORKS:
+        for ranks in RANKS:
+            with Network(ranks, rate, delay) as network:
+                trip, bandwidth = network.measured()
+                told(f"{rate}, {delay} s: {trip * 1e3:.2f} ms there and back, {bandwidth / 1e6:.0f} MB/s")
+                for size in SIZES:
+                    run = train(arguments, ranks, size, lambda c: over(network, ranks, c))
+                    run |= {"rate": rate, "delay": delay, "trip": trip, "bandwidth": bandwidth}
+                    run["predicted"] = predicted(run, fitted, trip / 2, bandwidth)
+                    told(f"{size}, {ranks} ranks: {run['predicted']:.4f} predicted, {run['seconds']:.4f} s")
+                    rows.append(run)
+    return {"local": local, "fitted": fitted, "networks": rows}
+
+
+def train(arguments, ranks, size, started):
+    """Seconds of a synchronization in a training whose steps are short, and bytes of the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "hwa.num_models": ranks,
+            "hwa.sync_period": 1,
+            "hwa.window_length": 1,
+            "model.name": size,
+            "optimizer.batch": 2,
+            "optimizer.rate": 0.001,
+            "schedule.steps": arguments.cycles,
+            "evaluate.every": arguments.cycles,
+            "data.train_examples": 200,
+            "checkpoints.state_every": 100 * arguments.cycles,
+            "threads": 1,
+        }
+        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        output(started([arguments.hwa, "train", "--json", "--out", f"{folder}/run", *sets]))
+        lines = pathlib.Path(folder, "run/events.jsonl").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+    # The first cycles meet cold connections, the last one sends complete models.
+    times = [event["time"] for event in events if event["event"] == "cycle_ended"][3:-1]
+    moved = statistics.median(time["traffic"]["bytes"] for time in times)
+    return {
+        "model": size,
+        "ranks": ranks,
+        "bytes": moved * ranks / (4 * (ranks - 1)),
+        "seconds": statistics.median(time["synchronization"] for time in times),
+        "moving": statistics.median(time["traffic"]["seconds"] for time in times),
+    }
+
+
+def waits(run):
+    """Waits for the network. An exchange has three: long messages are announced and accepted first.
+    There is one for each block and one more; notices and reports are five waits."""
+    block = BUFFER * run["ranks"] / (24 * 2 * run["ranks"])
+    blocks = math.ceil(run["bytes"] / PARAMETER / block)
+    return 3 * (blocks + 1) + 5
+
+
+def fit(local):
+    """Seconds of a wait and of a byte without a network, by least squares of relative errors."""
+    rows = [(waits(run), copied(run), run["seconds"]) for run in local]
+    scaled = [(w / s, c / s) for w, c, s in rows]
+    ww, cc = sum(w * w for w, _ in scaled), sum(c * c for _, c in scaled)
+    wc, w1, c1 = sum(w * c for w, c in scaled), sum(w for w, _ in scaled), sum(c for _, c in scaled)
+    determinant = ww * cc - wc * wc
+    return {"wait": (w1 * cc - c1 * wc) / determinant, "byte": (c1 * ww - w1 * wc) / determinant}
+
+
+def copied(run):
+    """Bytes that a rank copies and adds: (K + 2 L) N / P, with as many models as ranks."""
+    return (run["ranks"] + 2) * run["bytes"] / run["ranks"]
+
+
+def predicted(run, fitted, latency, bandwidth):
+    ranks = run["ranks"]
+    sent = 2 * run["bytes"] * (ranks - 1) / ranks
+    return (fitted["wait"] + latency) * waits(run) + sent / bandwidth + fitted["byte"] * copied(run)
+
+
+def table(report):
+    lines = [
+        "# Synchronization over MPI",
+        "",
+        f"{report['date']}, {report['cpu']}, {report['cores']} cores, {report['system']}; "
+        f"hwa {report['commit']}, PyTorch {report['torch']}. Made by `peers/sync.py`.",
+        "",
+        "## Steps that are averaged every time (H = 1), beside PyTorch",
+        "",
+        "Two ranks with a core each, batch 128: a step of SGD and its average, `hwa bench sync` beside "
+        f"`PeriodicModelAverager` over gloo, in turn, medians of {report['rounds']} rounds. The average "
+        "includes waiting for the slower rank.",
+        "",
+        "| network | where | hwa | its average | PyTorch | its average | ratio |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in report["steps"]:
+        sides = " | ".join(
+            f"{row[side]['step_ms']:.1f} ms | {row[side]['sync_ms']:.1f} ms" for side in ("hwa", "torch")
+        )
+        lines.append(f"| {row['model']} | {row['where']} | {sides} | {row['ratio']:.2f} |")
+    fitted = report["fitted"]
+    lines += [
+        "",
+        "## A synchronization, beside the formula",
+        "",
+        "As many models as ranks, H = 1, steps of two images: the median synchronization of a training as rank "
+        "0 sees it, waiting for the others included. Two ranks without a network, fitted: "
+        f"{fitted['wait'] * 1e3:.2f} ms for a wait and {fitted['byte'] * 1e9:.2f} ns for a byte that is copied "
+        "or added. The network by sockets alone: there and back, and bytes per second both ways at once. "
+        f"{report['cores']} cores, so four ranks wait for them, too.",
+        "",
+        "| model | MB | ranks | network | there and back | MB/s | predicted | measured |",
+        "|---|--:|--:|---|--:|--:|--:|--:|",
+    ]
+    for row in report["local"]:
+        own = predicted(row, fitted, 0.0, float("inf"))
+        lines.append(
+            f"| {row['model']} | {row['bytes'] / 1e6:.2f} | {row['ranks']} | none | – | – "
+            f"| ({own * 1e3:.1f} ms) | {row['seconds'] * 1e3:.1f} ms |"
+        )
+    for row in report["networks"]:
+        name = row["rate"].replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")
+        name += f", {row['delay'] * 1e3:.0f} ms" if row["delay"] else ""
+        lines.append(
+            f"| {row['model']} | {row['bytes'] / 1e6:.2f} | {row['ranks']} | {name} "
+            f"| {row['trip'] * 1e3:.2f} ms | {row['bandwidth'] / 1e6:.0f} "
+            f"| {row['predicted'] * 1e3:.1f} ms | {row['seconds'] * 1e3:.1f} ms |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

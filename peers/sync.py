@@ -32,6 +32,19 @@ NETWORKS = (("1gbit", 0.0), ("1gbit", 1e-3), ("1gbit", 5e-3), ("100mbit", 0.0))
 RANKS = (2, 4)
 # Bytes that the buffers of a rank have, and those of a parameter.
 BUFFER, PARAMETER = 32 << 20, 4
+# Seconds to post and to complete the messages of one more rank. Assumed: two cores cannot show it.
+POST = 5e-6
+# What is predicted for more machines: a ResNet-50 with 25,557,032 parameters, one model on each.
+RESNET50 = 25_557_032 * PARAMETER
+MACHINES = (8, 64, 512)
+# Seconds one way, bytes per second.
+LINKS = {
+    "10 Gbit/s, 0.05 ms": (5e-5, 1.2e9),
+    "1 Gbit/s, 0.1 ms": (1e-4, 1.2e8),
+    "100 Mbit/s, 20 ms": (2e-2, 1.2e7),
+}
+# Steps between two synchronizations, the last an epoch of ImageNet in batches of 256.
+PERIODS = (1, 64, 5005)
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -175,12 +188,16 @@ def train(arguments, ranks, size, started):
     }
 
 
+def exchanges(run):
+    """One for each block, and one more: the means of a block travel with the next one."""
+    block = BUFFER * run["ranks"] / (24 * 2 * run["ranks"])
+    return math.ceil(run["bytes"] / PARAMETER / block) + 1
+
+
 def waits(run):
     """Waits for the network. An exchange has three: long messages are announced and accepted first.
-    There is one for each block and one more; notices and reports are five waits."""
-    block = BUFFER * run["ranks"] / (24 * 2 * run["ranks"])
-    blocks = math.ceil(run["bytes"] / PARAMETER / block)
-    return 3 * (blocks + 1) + 5
+    Notices and reports are five waits."""
+    return 3 * exchanges(run) + 5
 
 
 def fit(local):
@@ -199,9 +216,11 @@ def copied(run):
 
 
 def predicted(run, fitted, latency, bandwidth):
+    """The formula, with as many models as ranks."""
     ranks = run["ranks"]
     sent = 2 * run["bytes"] * (ranks - 1) / ranks
-    return (fitted["wait"] + latency) * waits(run) + sent / bandwidth + fitted["byte"] * copied(run)
+    waited = (fitted["wait"] + latency) * waits(run) + POST * exchanges(run) * (ranks - 2)
+    return waited + sent / bandwidth + fitted["byte"] * copied(run)
 
 
 def table(report):
@@ -253,6 +272,24 @@ def table(report):
             f"| {row['trip'] * 1e3:.2f} ms | {row['bandwidth'] / 1e6:.0f} "
             f"| {row['predicted'] * 1e3:.1f} ms | {row['seconds'] * 1e3:.1f} ms |"
         )
+    lines += [
+        "",
+        "## ResNet-50 on more machines, by the formula",
+        "",
+        "Predicted, not measured: one model on each machine, with the figures fitted above; another "
+        f"{POST * 1e6:.0f} µs for every further rank in an exchange are assumed. The share of the time that is "
+        "synchronization, for steps of one second.",
+        "",
+        "| network | machines | a synchronization | " + " | ".join(f"H = {h:,}" for h in PERIODS) + " |",
+        "|---|--:|--:|" + "--:|" * len(PERIODS),
+    ]
+    for name, (latency, bandwidth) in LINKS.items():
+        for machines in MACHINES:
+            run = {"ranks": machines, "bytes": RESNET50}
+            seconds = predicted(run, fitted, latency, bandwidth)
+            shares = (100 * seconds / (seconds + period) for period in PERIODS)
+            cells = " | ".join(f"{share:.2g} %" for share in shares)
+            lines.append(f"| {name} | {machines} | {seconds:.2f} s | {cells} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,6 @@ mod launch;
 #[cfg(feature = "mpi")]
 mod world;
 
-pub use launch::{Launch, launched};
+pub use launch::{Incomplete, Launch, launched};
 #[cfg(feature = "mpi")]
 pub use world::{MpiError, World};

@@ -32,6 +32,8 @@ pub struct InnerPosition {
 #[derive(Debug, Clone)]
 pub struct CheckpointStore {
     folder: PathBuf,
+    /// What every file tells beside what is its own.
+    about: Metadata,
     /// The cycles whose outer weights a power failure could still take. Clones
     /// share it.
     unflushed: Arc<Mutex<BTreeSet<usize>>>,
@@ -40,7 +42,14 @@ pub struct CheckpointStore {
 impl CheckpointStore {
     /// A store in an existing folder.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, unflushed: Arc::default() }
+        Self { folder, about: Metadata::new(), unflushed: Arc::default() }
+    }
+
+    /// Has every file tell this as well: of which network its weights are, and for which images.
+    /// Averages of them know it too, then.
+    pub fn telling(mut self, about: Metadata) -> Self {
+        self.about = about;
+        self
     }
 
     /// The file of a cycle's outer weights.
@@ -63,7 +72,8 @@ impl CheckpointStore {
         step: u64,
         outer: &OuterWeights,
     ) -> Result<(), StoreError> {
-        let metadata = Metadata::from([
+        let mut metadata = self.about.clone();
+        metadata.extend([
             ("cycle".to_owned(), Value::from(cycle)),
             ("step".to_owned(), Value::from(step)),
             ("kind".to_owned(), Value::from("outer")),
@@ -94,7 +104,8 @@ impl CheckpointStore {
 
     /// Saves one model's inner weights.
     pub fn save_inner(&self, at: InnerPosition, inner: &InnerWeights) -> Result<(), StoreError> {
-        let metadata = Metadata::from([
+        let mut metadata = self.about.clone();
+        metadata.extend([
             ("cycle".to_owned(), Value::from(at.cycle)),
             ("step".to_owned(), Value::from(at.step)),
             ("replica".to_owned(), Value::from(at.replica)),

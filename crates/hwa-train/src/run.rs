@@ -48,7 +48,7 @@ pub struct Run<'a> {
     pub build: &'a BuildReplica<'a>,
     /// What the method does in steps and at the end of cycles.
     pub technique: &'a BuildTechnique<'a>,
-    /// What the file of the chosen weights tells about them: the network, its classes, and the
+    /// What files of weights tell about them: the network, its classes, and the
     /// like. Keys of the loop's own (`cycle`, `kind`, `members`, `statistics`) come first.
     pub about: Metadata,
     /// Where everything is kept. A state in it is gone on from.
@@ -91,7 +91,7 @@ impl Run<'_> {
     }
 
     fn conduct(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
-        let checkpoints = self.dir.checkpoints();
+        let checkpoints = self.dir.checkpoints().telling(self.about.clone());
         let mut states = self.states(checkpoints.clone());
         let manifest = states.newest()?;
         if let Some(summary) = self.finished()? {

@@ -491,6 +491,30 @@ fn what_cannot_be_searched_is_said_before_anything_is_written() {
 }
 
 #[test]
+fn averages_of_a_run_know_their_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&run, &["data.size=16", "schedule.epochs=3", "hwa.window_length=2"]);
+    let options = ["--json", "--max-evals", "7"];
+    let found = json(&hwa(&["search"]).arg(&run).args(options).output().unwrap());
+    let average = folder.path().join("average.safetensors");
+    succeeded(&hwa(&["average"]).arg(&run).arg("-o").arg(&average).output().unwrap());
+    let (of_images, ready) = (["--model", "resnet8", "--data", "digits"], "ready.safetensors");
+    let ready = folder.path().join(ready);
+    let mut recalibrate = hwa(&["recalibrate", "--weights"]);
+    recalibrate.arg(&average).args(of_images).arg("-o").arg(&ready);
+    succeeded(&recalibrate.output().unwrap());
+    let top1 = |weights: &Path| {
+        let mut evaluate = hwa(&["evaluate", "--json", "--weights"]);
+        json(&evaluate.arg(weights).args(of_images).output().unwrap())["top1"].as_f64().unwrap()
+    };
+    // Digits are 8 x 8: without a word they would be shown to a network for 16 x 16.
+    let winner = run.join("search/winner.safetensors");
+    assert_eq!(top1(&winner), found["winner"]["test"]["score"].as_f64().unwrap());
+    assert!(top1(&ready) > 70.0, "{}", top1(&ready));
+}
+
+#[test]
 fn a_run_is_searched_with_its_own_network_images_and_splits() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");

@@ -375,7 +375,7 @@ impl Outcome {
     fn write(&self) -> Result<(), Failure> {
         let answer = &self.answer;
         let mut spots = vec![("found".to_owned(), answer.winner.window)];
-        let default = answer.usual.first().filter(|line| line.window != answer.winner.window);
+        let default = answer.best_usual().filter(|line| line.window != answer.winner.window);
         let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
         spots.extend(default.map(|line| (name(line), line.window)));
         let svg = self.heat.figure(answer.unit, spots).to_svg();

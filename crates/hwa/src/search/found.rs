@@ -99,13 +99,25 @@ impl Answer {
         })
     }
 
-    /// By how much the found window is better than the default.
+    /// Of the usual windows the one that validation would choose; among equals the first.
+    pub(crate) fn best_usual(&self) -> Option<&Line> {
+        let better = |line: &Line, than: &Line| {
+            self.difference(line.validation.score, than.validation.score) > 0.0
+        };
+        self.usual.iter().reduce(|best, line| if better(line, best) { line } else { best })
+    }
+
+    /// By how much the found window is better than what one would have taken without a search.
     fn gain(&self, of: impl Fn(&Line) -> Option<Measured>) -> Option<f64> {
-        let (found, default) = (of(&self.winner)?.score, of(self.usual.first()?)?.score);
-        Some(match self.goal {
-            Goal::High => found - default,
-            Goal::Low => default - found,
-        })
+        let (found, usual) = (of(&self.winner)?.score, of(self.best_usual()?)?.score);
+        Some(self.difference(found, usual))
+    }
+
+    fn difference(&self, score: f64, other: f64) -> f64 {
+        match self.goal {
+            Goal::High => score - other,
+            Goal::Low => other - score,
+        }
     }
 
     /// Digits that tell scores apart.
@@ -161,12 +173,12 @@ impl Answer {
 
     /// What it comes to, in a sentence or two.
     pub(crate) fn sentence(&self) -> String {
-        let Some(default) = self.usual.first() else { return String::new() };
+        let Some(usual) = self.best_usual() else { return String::new() };
         let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
         if let Some(same) = self.usual.iter().find(|line| line.window == self.winner.window) {
             return format!("no window was found that is better than {}", name(same));
         }
-        let name = name(default);
+        let name = name(usual);
         let digits = self.digits();
         let shown = |gain: Option<f64>| gain.map(|gain| format!("{gain:+.digits$}"));
         let validation = shown(self.gain(|line| Some(line.validation))).unwrap_or_default();
@@ -262,8 +274,17 @@ mod tests {
         let again = Answer { read_before: true, ..low };
         assert!(again.sentence().ends_with("on test, which was read before, for another window"));
         assert_eq!(again.json()["test_read_before"], true);
-        let high = answer(Goal::High, found, default);
+        let high = answer(Goal::High, found, default.clone());
         assert_eq!(high.json()["gain"]["validation"], -0.5);
+        // What validation would have chosen anyway is what a search has to be compared with.
+        let closer = line(Some("the mean of all"), 9, (0.625, Some(0.5)), None);
+        let low = Answer { goal: Goal::Low, usual: vec![default, closer], ..high };
+        assert_eq!(low.json()["gain"], json!({ "validation": 0.125, "test": -0.25 }));
+        assert!(
+            low.sentence().starts_with("beside the mean of all: +0.1250"),
+            "{}",
+            low.sentence()
+        );
     }
 
     #[test]

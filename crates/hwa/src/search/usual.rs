@@ -19,8 +19,8 @@ pub(crate) struct Usual {
     pub(crate) window: Candidate,
 }
 
-/// The usual windows, the default first: what a run has chosen, or the last 20; then the last
-/// checkpoint, and for others than runs the mean of all.
+/// The usual windows, the default first: what a run has chosen, the last 20, the mean of all, and
+/// the last checkpoint.
 pub(crate) fn usual(run: Option<&Path>, space: &Space) -> Result<Vec<Usual>, Failure> {
     let chosen = match run {
         Some(run) => of_run(run, space)?,
@@ -31,12 +31,11 @@ pub(crate) fn usual(run: Option<&Path>, space: &Space) -> Result<Vec<Usual>, Fai
     let mut windows: Vec<(String, Option<Candidate>)> = Vec::new();
     if let Some(chosen) = chosen {
         windows.push((chosen.name, Some(chosen.window)));
-    } else {
-        if last >= LENGTH {
-            windows.push((format!("the last {LENGTH}"), at_the_end(LENGTH)));
-        }
-        windows.push(("the mean of all".to_owned(), space.everything()));
     }
+    if last >= LENGTH {
+        windows.push((format!("the last {LENGTH}"), at_the_end(LENGTH)));
+    }
+    windows.push(("the mean of all".to_owned(), space.everything()));
     windows.push(("the last checkpoint".to_owned(), at_the_end(1)));
     let mut usual: Vec<Usual> = Vec::new();
     for (name, window) in windows {

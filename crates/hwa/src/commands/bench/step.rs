@@ -22,40 +22,41 @@ pub(super) const RATE: f64 = 0.05;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchStep) -> Result<(), Failure> {
-    let spec: ModelSpec = arguments.model.parse()?;
-    let task = task(spec, arguments.size, arguments.classes);
+    let steps = &arguments.steps;
+    let spec: ModelSpec = steps.model.parse()?;
+    let task = task(spec, steps.size, steps.classes);
     let medians = all_at_once(arguments.replicas.get(), |number, start| {
-        opened::on_threads(Some(arguments.threads), || {
+        opened::on_threads(Some(steps.threads), || {
             let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
             let origin = Origin { seed: 1, replica: number as u32 };
             let mut replica = spec.build(task, origin, config)?;
-            let batch = noise(task, arguments.batch.get(), number as u32);
+            let batch = noise(task, steps.batch.get(), number as u32);
             let mut position = Position { seed: 1, replica: number as u32, step: 0 };
-            for _ in 0..arguments.warmup {
+            for _ in 0..steps.warmup {
                 replica.step(&batch, Step { rate: RATE, position })?;
                 position.step += 1;
             }
             match start.wait() {
-                true => median_step(arguments.steps, &mut replica, &batch, position).map(Some),
+                true => median_step(steps.steps, &mut replica, &batch, position).map(Some),
                 false => Ok(None),
             }
         })
     })?;
-    let images = arguments.batch.get() as f64;
+    let images = steps.batch.get() as f64;
     let images_per_second: f64 = medians.iter().map(|seconds| images / seconds).sum();
     let step_ms = medians.iter().copied().fold(0.0, f64::max) * 1e3;
     let peak = environment::peak_memory_mb();
     if arguments.json {
         let object = json!({
-            "model": arguments.model, "batch": arguments.batch, "replicas": arguments.replicas,
-            "threads": arguments.threads, "images_per_second": images_per_second,
+            "model": steps.model, "batch": steps.batch, "replicas": arguments.replicas,
+            "threads": steps.threads, "images_per_second": images_per_second,
             "step_ms": step_ms, "peak_rss_mb": peak,
         });
         give(object);
     } else {
         give(format_args!(
             "{}: {images_per_second:.1} images/s over {} replicas, {step_ms:.2} ms a step, peak memory {}",
-            arguments.model,
+            steps.model,
             arguments.replicas,
             megabytes(peak)
         ));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::step::{RATE, noise};
 use super::{median, task};
-use crate::arguments::BenchSync;
+use crate::arguments::{BenchSync, Steps};
 use crate::failure::Failure;
 use crate::output::{give, tell};
 
@@ -40,10 +40,10 @@ pub(crate) fn run(arguments: &BenchSync) -> Result<(), Failure> {
 
 fn measure(arguments: &BenchSync, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     // Of this thread too: no other may call MPI.
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(arguments.threads.get());
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(arguments.steps.threads.get());
     let pool = threads.use_current_thread().build();
     let _pool = pool.map_err(|error| Failure::Run(error.into()))?;
-    let mine = steps(arguments, ranks)?;
+    let mine = steps(&arguments.steps, ranks)?;
     let all = ranks.gather(serde_json::to_string(&mine)?)?;
     if ranks.rank() == 0 {
         let all = all.iter().map(|text| serde_json::from_str(text));
@@ -54,7 +54,7 @@ fn measure(arguments: &BenchSync, ranks: &mut Ranks<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-fn steps(arguments: &BenchSync, ranks: &mut Ranks<'_>) -> Result<Measured, Failure> {
+fn steps(arguments: &Steps, ranks: &mut Ranks<'_>) -> Result<Measured, Failure> {
     let spec: ModelSpec = arguments.model.parse()?;
     let task = task(spec, arguments.size, arguments.classes);
     let config = SgdConfig { momentum: 0.9, weight_decay: 5e-4 };
@@ -80,22 +80,23 @@ fn steps(arguments: &BenchSync, ranks: &mut Ranks<'_>) -> Result<Measured, Failu
 }
 
 fn show(arguments: &BenchSync, all: &[Measured]) {
+    let steps = &arguments.steps;
     let slowest = |of: fn(&Measured) -> f64| all.iter().map(of).fold(0.0, f64::max) * 1e3;
     let (step_ms, sync_ms) = (slowest(|one| one.step), slowest(|one| one.sync));
-    let images = arguments.batch.get() as f64;
+    let images = steps.batch.get() as f64;
     let images_per_second: f64 = all.iter().map(|one| images / one.step).sum();
     let (ranks, bytes) = (all.len(), all.first().map_or(0, |one| one.bytes));
     if arguments.json {
         give(json!({
-            "model": arguments.model, "batch": arguments.batch, "ranks": ranks,
-            "threads": arguments.threads, "step_ms": step_ms, "sync_ms": sync_ms,
+            "model": steps.model, "batch": steps.batch, "ranks": ranks,
+            "threads": steps.threads, "step_ms": step_ms, "sync_ms": sync_ms,
             "bytes": bytes, "images_per_second": images_per_second,
         }));
     } else {
         give(format_args!(
             "{}: {step_ms:.2} ms a step on {ranks} ranks, {sync_ms:.2} ms of it to average \
              (slower ranks waited for, {bytes} bytes moved by rank 0)",
-            arguments.model
+            steps.model
         ));
     }
 }

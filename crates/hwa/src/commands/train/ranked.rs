@@ -13,7 +13,7 @@ use std::time::Duration;
 use crc32fast::Hasher;
 use hwa_data::{DataError, OnBadImage, Source, Subset};
 use hwa_mpi::{Launch, World};
-use hwa_train::{Assistant, Blocks, Experiment, Ranks, TrainError};
+use hwa_train::{Assistant, Blocks, Experiment, Ranks, TrainError, Transport};
 use serde::{Deserialize, Serialize};
 
 use super::{Asked, Planned, Sources, interrupt_with, quiet_panics_of_models};
@@ -32,11 +32,14 @@ const DEADLINE_VARIABLE: &str = "HWA_MPI_DEADLINE";
 const COMPARED: usize = 64;
 
 /// Trains as one of the ranks that a launcher started.
-pub(super) fn train(arguments: &Train, _launch: Launch) -> Result<(), Failure> {
+pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
     let deadline = deadline()?;
     let said = |error: &str| tell(format_args!("error: {error}"));
     let mut world = World::new(deadline, said).map_err(|error| Failure::Run(error.into()))?;
     let host = world.host();
+    launch
+        .ensure_complete(Transport::size(&world))
+        .map_err(|alone| Failure::usage(alone.to_string()))?;
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut ranks = Ranks::new(&mut world, deadline);
         let hello = Hello::from(host.clone());

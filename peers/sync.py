@@ -278,10 +278,11 @@ def table(report):
         "",
         "Predicted, not measured: one model on each machine, with the figures fitted above; another "
         f"{POST * 1e6:.0f} µs for every further rank in an exchange are assumed. The share of the time that is "
-        "synchronization, for steps of one second.",
+        "synchronization, for steps of one second. A state: what `checkpoints.state_every` sends to rank 0, weights "
+        "and momentum of all others, one after the other.",
         "",
-        "| network | machines | a synchronization | " + " | ".join(f"H = {h:,}" for h in PERIODS) + " |",
-        "|---|--:|--:|" + "--:|" * len(PERIODS),
+        "| network | machines | a synchronization | " + " | ".join(f"H = {h:,}" for h in PERIODS) + " | a state |",
+        "|---|--:|--:|" + "--:|" * len(PERIODS) + "--:|",
     ]
     for name, (latency, bandwidth) in LINKS.items():
         for machines in MACHINES:
@@ -289,7 +290,8 @@ def table(report):
             seconds = predicted(run, fitted, latency, bandwidth)
             shares = (100 * seconds / (seconds + period) for period in PERIODS)
             cells = " | ".join(f"{share:.2g} %" for share in shares)
-            lines.append(f"| {name} | {machines} | {seconds:.2f} s | {cells} |")
+            state = (machines - 1) * 2 * RESNET50 / bandwidth
+            lines.append(f"| {name} | {machines} | {seconds:.2f} s | {cells} | {state:,.0f} s |")
     return "\n".join(lines) + "\n"
 
 

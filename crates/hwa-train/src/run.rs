@@ -181,18 +181,30 @@ impl Run<'_> {
         }
     }
 
-    /// Leaves models out of the newest state, so that [`Self::train`] goes on without them. That
-    /// they are left out is recorded.
-    pub fn leave_out(&self, models: &[usize]) -> Result<(), TrainError> {
+    /// Leaves models out of the newest state, so that [`Self::train`] goes on without them, in so
+    /// many `ranks`. That they are left out is recorded. Models that were left out before, and runs
+    /// that are finished, stay as they are.
+    pub fn leave_out(&self, models: &[usize], ranks: usize) -> Result<(), TrainError> {
+        if self.finished()?.is_some() {
+            return Ok(());
+        }
         let mut states = self.states(self.dir.checkpoints());
         let manifest = states.newest()?.ok_or(TrainError::NoState)?;
         let there = manifest.models();
-        let models: BTreeSet<usize> = models.iter().copied().collect();
+        let mut models: BTreeSet<usize> = models.iter().copied().collect();
+        models.retain(|model| !manifest.has_lost(*model));
         if let Some(model) = models.iter().find(|model| !there.contains(model)) {
             return Err(TrainError::NoSuchModel { model: *model, there });
         }
         if models.len() == there.len() {
             return Err(TrainError::NoModelLeft);
+        }
+        let left = there.len() - models.len();
+        if ranks > left {
+            return Err(TrainError::TooManyRanks { ranks, models: left });
+        }
+        if models.is_empty() {
+            return Ok(());
         }
         let mut log = EventLog::open(&self.dir.events(), manifest.lead.events_bytes)?;
         let steps: BTreeMap<usize, u64> = there.into_iter().zip(manifest.steps()).collect();

@@ -58,6 +58,11 @@ impl Manifest {
         all.filter(|model| !self.lost.contains(model)).collect()
     }
 
+    /// Whether a model was there once.
+    pub(crate) fn has_lost(&self, model: usize) -> bool {
+        self.lost.contains(&model)
+    }
+
     fn replica(&self, model: usize) -> Option<&ReplicaFile> {
         let before = self.lost.range(..model).count();
         if self.lost.contains(&model) { None } else { self.replicas.get(model - before) }

@@ -3,8 +3,9 @@
 
 mod toy;
 
+use std::fs;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hwa_core::OuterWeights;
 use hwa_data::Batch;
@@ -130,7 +131,7 @@ fn a_model_that_is_left_out_stays_out_in_threads_and_in_ranks() {
         let run = folder.path().join(format!("run-{ranks}"));
         let failed = train_by(&run, &settings, &breaking, &|_| None, &Default::default());
         assert!(matches!(failed, Err(TrainError::Replica { replica: 1, step: 7, .. })));
-        leave_out(&run, &settings, &[1]).unwrap();
+        leave_out(&run, &settings, &[1], 1).unwrap();
         interrupted(&run, &settings, &breaking, 12);
         match ranks {
             0 => drop(train(&run, &settings, &technique)),
@@ -156,7 +157,7 @@ fn the_first_model_can_be_left_out_too_and_another_leads() {
     let settings = going_on();
     let technique = |_| Box::new(Averaging::default()) as Box<dyn Technique>;
     interrupted(&run, &settings, &technique, 8);
-    leave_out(&run, &settings, &[0]).unwrap();
+    leave_out(&run, &settings, &[0], 1).unwrap();
     assert!(matches!(train(&run, &settings, &technique), Outcome::Finished(_)));
     assert_eq!(story(&run)[2..4], ["model 0 lost: \"it was left out\"", "2 models"]);
 }
@@ -168,11 +169,30 @@ fn what_is_not_there_cannot_be_left_out() {
     let settings = going_on();
     let technique = |_| Box::new(Averaging::default()) as Box<dyn Technique>;
     interrupted(&run, &settings, &technique, 8);
-    let refused = |models: &[usize]| leave_out(&run, &settings, models).unwrap_err().to_string();
+    let refused = |models: &[usize]| leave_out(&run, &settings, models, 1).unwrap_err().to_string();
     assert_eq!(refused(&[3]), "there is no model 3; there are [0, 1, 2]");
     assert_eq!(refused(&[0, 1, 2]), "no model would be left");
-    leave_out(&run, &settings, &[2]).unwrap();
-    assert_eq!(refused(&[2]), "there is no model 2; there are [0, 1]");
+    leave_out(&run, &settings, &[2], 1).unwrap();
+    // Once more is no mistake: a job that is started again says the same again.
+    let before = contents(&run);
+    leave_out(&run, &settings, &[2], 1).unwrap();
+    // Nor does anything change before it is known that the others can go on.
+    let error = leave_out(&run, &settings, &[1], 2).unwrap_err().to_string();
+    assert!(error.starts_with("2 ranks are too many for 1 models"), "{error}");
+    assert!(contents(&run) == before);
+    assert!(matches!(train(&run, &settings, &technique), Outcome::Finished(_)));
+    let finished = contents(&run);
+    leave_out(&run, &settings, &[1], 1).unwrap();
+    assert!(contents(&run) == finished);
+}
+
+/// The log, and every file of the state.
+fn contents(run: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(run.join("state")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.push(run.join("events.jsonl"));
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 #[test]
@@ -182,7 +202,7 @@ fn a_rank_without_a_model_is_one_too_many() {
     let settings = going_on();
     let technique = |_| Box::new(Averaging::default()) as Box<dyn Technique>;
     interrupted(&run, &settings, &technique, 8);
-    leave_out(&run, &settings, &[1]).unwrap();
+    leave_out(&run, &settings, &[1], 1).unwrap();
     let rank = |_| Rank { technique: &technique, interrupt: Interrupt::new() };
     let outcomes = train_in_ranks(&run, &settings, &|_| None, (0..3).map(rank).collect());
     let error = outcomes[0].as_ref().unwrap_err().to_string();

@@ -172,6 +172,9 @@ impl From<SeriesError> for Failure {
                 "{error}; --skip-bad leaves such checkpoints out, `hwa average --allow-non-finite` \
                  averages them"
             )),
+            SeriesError::TooLarge { .. } => Self::Run(anyhow::anyhow!(
+                "{error}; another --dtype can, and --allow-non-finite writes infinity"
+            )),
             SeriesError::TooLittleMemory { .. } => Self::usage(format!("--max-memory: {error}")),
             SeriesError::NoStep { .. } | SeriesError::MixedSteps { .. } => {
                 Self::usage(format!("{error}; try --order name"))

@@ -19,10 +19,19 @@ pub(crate) fn show(voice: Voice) {
     }
 }
 
-static NOTICES: Notices = Notices { voice: OnceLock::new() };
+/// Says it as one of several processes, whose lines come together.
+#[cfg(feature = "mpi")]
+pub(crate) fn show_of(who: String) {
+    NOTICES.who.get_or_init(|| who);
+    show(Voice::new(true));
+}
+
+static NOTICES: Notices = Notices { voice: OnceLock::new(), who: OnceLock::new() };
 
 struct Notices {
     voice: OnceLock<Voice>,
+    /// Which of several processes this is.
+    who: OnceLock<String>,
 }
 
 impl Log for Notices {
@@ -32,7 +41,8 @@ impl Log for Notices {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let line = format!("note: {}", record.args());
+            let who = self.who.get().map_or(String::new(), |who| format!("{who}: "));
+            let line = format!("note: {who}{}", record.args());
             self.voice.get().map_or_else(|| tell(&line), |voice| voice.say(&line));
         }
     }

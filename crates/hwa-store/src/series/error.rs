@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hwa_core::ValueType;
+
 use crate::error::StoreError;
 
 /// The files that a message names.
@@ -64,6 +66,14 @@ pub enum SeriesError {
         path: PathBuf,
         /// The tensor.
         tensor: String,
+    },
+    /// A finite average that the type it is written in cannot hold.
+    #[error("the average of `{tensor}` is too large for {value_type:?}")]
+    TooLarge {
+        /// The tensor.
+        tensor: String,
+        /// The type that was asked for.
+        value_type: ValueType,
     },
     /// The step of a checkpoint is not to be known.
     #[error(

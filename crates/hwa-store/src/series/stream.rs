@@ -240,6 +240,12 @@ impl Pass<'_> {
         let result = &mut scratch.result[..piece.length * planned.width()];
         let value_type = planned.float.unwrap_or(ValueType::I64);
         finish(value_type, sums, self.scheme.divisor(members.len()), result);
+        // Of their own type finite members have a finite mean, but for the very largest.
+        let narrowed = self.float(piece).is_some_and(|own| own != value_type);
+        if self.non_finite == NonFinite::Refuse && narrowed && !is_finite(value_type, result) {
+            let tensor = self.sources[0].tensors()[piece.tensor].name.clone();
+            return Err(SeriesError::TooLarge { tensor, value_type });
+        }
         Ok(sink.put(piece, window, result)?)
     }
 

@@ -2,7 +2,7 @@
 
 use hwa_core::{Role, Tensor, ValueType, Values, Weights, WindowSpec};
 use hwa_store::{
-    Averaging, Metadata, Order, Scheme, Series, SeriesError, read_tensors, write_tensors,
+    Averaging, Metadata, NonFinite, Order, Scheme, Series, SeriesError, read_tensors, write_tensors,
 };
 
 use super::{bits, saved, weights};
@@ -73,6 +73,26 @@ fn another_type_is_rounded_to_once_and_counters_keep_theirs() {
         let count = found.get("n.num_batches_tracked").unwrap();
         assert_eq!(count.values(), &Values::I64(vec![9]));
     }
+}
+
+#[test]
+fn what_a_smaller_type_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = |x| weights(&[("w", Values::F32(vec![1.0, x]))]);
+    let series = Series::open(&[saved(folder.path(), &[member(1e5), member(1e5)])], Order::Name);
+    let series = series.unwrap();
+    let averaged = |value_type, non_finite| {
+        let value_type = Some(value_type);
+        let averaging = Averaging { value_type, non_finite, ..Averaging::new(&series) };
+        averaging.weights(&series.everything())
+    };
+    // The largest number of half precision is 65,504.
+    let refused = averaged(ValueType::F16, NonFinite::Refuse).unwrap_err().to_string();
+    assert_eq!(refused, "the average of `w` is too large for F16");
+    assert!(averaged(ValueType::BF16, NonFinite::Refuse).is_ok());
+    let found = averaged(ValueType::F16, NonFinite::Allow).unwrap();
+    let expected = Values::rounded(ValueType::F16, vec![1.0, f64::INFINITY]);
+    assert_eq!(found.get("w").unwrap().values(), &expected);
 }
 
 #[test]

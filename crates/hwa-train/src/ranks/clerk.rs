@@ -10,7 +10,8 @@ use super::parcel::Parcel;
 use crate::archive::{Archive, Files};
 use crate::error::TrainError;
 
-/// Keeps what other ranks send, in a thread of its own: no rank waits for the disk.
+/// Keeps what other ranks send, in a thread of its own: no courier waits for the disk. A model
+/// waits until what it sends is taken, and one parcel is taken after the other.
 pub(crate) struct Clerk<'a> {
     inbox: SyncSender<(usize, Parcel)>,
     busy: &'a AtomicBool,

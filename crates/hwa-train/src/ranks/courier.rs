@@ -30,7 +30,6 @@ pub struct Ranks<'t> {
     deadline: Duration,
     /// When each rank was last heard of.
     heard: Vec<Instant>,
-    beaten: Instant,
     looked: Instant,
     /// Whether rank 0 knows of an interrupt here; at rank 0, whether all know.
     interrupted: bool,
@@ -40,10 +39,10 @@ impl<'t> Ranks<'t> {
     /// The ranks that a transport reaches. After `deadline` without a sign of life of one of
     /// them the run is given up.
     pub fn new(transport: &'t mut dyn Transport, deadline: Duration) -> Self {
-        let (wire, now) = (Wire::new(transport), Instant::now());
+        let (wire, now) = (Wire::new(transport, deadline / 10), Instant::now());
         let heard = vec![now; wire.size()];
         let hosts = Vec::new();
-        Self { wire, hosts, deadline, heard, beaten: now, looked: now, interrupted: false }
+        Self { wire, hosts, deadline, heard, looked: now, interrupted: false }
     }
 
     /// Gives the ranks the names of their hosts, for messages.
@@ -285,13 +284,7 @@ impl<'t> Ranks<'t> {
 
     /// Tells the others that this rank is there, and misses those who do not.
     fn show_life(&mut self) -> Result<(), RanksError> {
-        if self.beaten.elapsed() > self.deadline / 10 {
-            self.beaten = Instant::now();
-            match self.rank() {
-                0 => self.tell_all(&Notice::Beat)?,
-                _ => self.tell(0, &Notice::Beat)?,
-            }
-        }
+        self.wire.beat()?;
         // Whoever was stopped itself has heard nothing of anybody.
         if self.looked.elapsed() > self.deadline / 2 {
             self.heard.fill(Instant::now());

@@ -168,6 +168,7 @@ fn combined(
 #[cfg(test)]
 mod tests {
     use std::thread;
+    use std::time::Duration;
 
     use hwa_core::{Role, Tensor};
     use proptest::prelude::*;
@@ -183,7 +184,8 @@ mod tests {
             let work = |(rank, mut end): (usize, Rehearsal)| {
                 let mine: Vec<&Weights> = models[blocks.of(rank)].iter().collect();
                 scope.spawn(move || {
-                    mean_over(&mut Wire::new(&mut end), blocks, &mine, statistics).unwrap()
+                    mean_over(&mut Wire::new(&mut end, Duration::MAX), blocks, &mine, statistics)
+                        .unwrap()
                 })
             };
             let threads: Vec<_> = ranks.into_iter().enumerate().map(work).collect();

@@ -91,6 +91,7 @@ impl Parcel {
 #[cfg(test)]
 mod tests {
     use std::thread;
+    use std::time::Duration;
 
     use super::super::layout::tests::sample;
     use super::super::rehearsal::rehearsal;
@@ -106,8 +107,8 @@ mod tests {
         let (mut second, mut first) = (ranks.remove(1), ranks.remove(0));
         let length = parcel.header().len();
         let arrived = thread::scope(|scope| {
-            let sent = scope.spawn(|| parcel.send(&mut Wire::new(&mut second), 0));
-            let arrived = Parcel::receive(&mut Wire::new(&mut first), 1, length);
+            let sent = scope.spawn(|| parcel.send(&mut Wire::new(&mut second, Duration::MAX), 0));
+            let arrived = Parcel::receive(&mut Wire::new(&mut first, Duration::MAX), 1, length);
             sent.join().unwrap().unwrap();
             arrived.unwrap()
         });
@@ -119,8 +120,10 @@ mod tests {
         let mut ranks = rehearsal(2);
         let (mut second, mut first) = (ranks.remove(1), ranks.remove(0));
         let mut receive = |sent: &[u8], length: usize| {
-            Wire::new(&mut second).exchange(&[(0, sent)], &mut []).unwrap();
-            Parcel::receive(&mut Wire::new(&mut first), 1, length).unwrap_err().to_string()
+            Wire::new(&mut second, Duration::MAX).exchange(&[(0, sent)], &mut []).unwrap();
+            Parcel::receive(&mut Wire::new(&mut first, Duration::MAX), 1, length)
+                .unwrap_err()
+                .to_string()
         };
         assert!(receive(b"{}", 2).contains("missing field"), "no fields");
         assert!(receive(b"{\"about\"", 3).contains("8 bytes, expected 3"), "another length");

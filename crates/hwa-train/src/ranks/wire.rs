@@ -1,6 +1,9 @@
-//! A transport that counts, and the sizes of what goes through it.
+//! A transport that counts and shows that its rank is there, and the sizes of what goes through it.
+
+use std::time::{Duration, Instant};
 
 use super::error::RanksError;
+use super::notice::Notice;
 use super::transport::{Incoming, Outgoing, Transport};
 
 /// Bytes that a rank has in buffers at once while weights are exchanged, whatever the size of
@@ -15,11 +18,15 @@ pub(crate) struct Wire<'t> {
     transport: &'t mut dyn Transport,
     /// Bytes sent and received in exchanges.
     bytes: u64,
+    /// How often, and when last, the others were shown that this rank is there.
+    pulse: Duration,
+    beaten: Instant,
 }
 
 impl<'t> Wire<'t> {
-    pub(crate) fn new(transport: &'t mut dyn Transport) -> Self {
-        Self { transport, bytes: 0 }
+    /// Shows that this rank is there when `pulse` has passed since it last did.
+    pub(crate) fn new(transport: &'t mut dyn Transport, pulse: Duration) -> Self {
+        Self { transport, bytes: 0, pulse, beaten: Instant::now() }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -56,7 +63,22 @@ impl<'t> Wire<'t> {
         let sent: usize = outgoing.iter().map(|(_, bytes)| bytes.len()).sum();
         let received: usize = incoming.iter().map(|(_, room)| room.len()).sum();
         self.bytes += (sent + received) as u64;
-        self.transport.exchange(&outgoing, &mut incoming)
+        self.transport.exchange(&outgoing, &mut incoming)?;
+        // Models may take long in all their pieces, and others than their receiver wait.
+        self.beat()
+    }
+
+    /// Shows rank 0 that this rank is there, and rank 0 all others, if it is time to.
+    pub(crate) fn beat(&mut self) -> Result<(), RanksError> {
+        if self.beaten.elapsed() <= self.pulse {
+            return Ok(());
+        }
+        self.beaten = Instant::now();
+        let beat = Notice::Beat.to_bytes();
+        match self.rank() {
+            0 => self.others().try_for_each(|rank| self.notify(rank, &beat)),
+            _ => self.notify(0, &beat),
+        }
     }
 
     pub(crate) fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), RanksError> {
@@ -65,5 +87,37 @@ impl<'t> Wire<'t> {
 
     pub(crate) fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError> {
         self.transport.poll()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::rehearsal::rehearsal;
+    use super::*;
+
+    #[test]
+    fn whoever_sends_for_long_is_still_there_for_the_others() {
+        let pulse = Duration::from_millis(5);
+        let mut ranks = rehearsal(3);
+        let (mut third, mut second, mut first) =
+            (ranks.remove(2), ranks.remove(1), ranks.remove(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut wire, mut room) = (Wire::new(&mut second, Duration::MAX), [0]);
+                (0..4).for_each(|_| wire.exchange(&[], &mut [(0, &mut room)]).unwrap());
+            });
+            let mut wire = Wire::new(&mut first, pulse);
+            for piece in 0..4 {
+                thread::sleep(2 * pulse);
+                wire.exchange(&[(1, &[piece])], &mut []).unwrap();
+            }
+        });
+        let mut heard = Vec::new();
+        while let Some((from, bytes)) = third.poll().unwrap() {
+            heard.push((from, Notice::from_bytes(from, &bytes).unwrap()));
+        }
+        assert_eq!(heard, vec![(0, Notice::Beat); 4]);
     }
 }

@@ -342,12 +342,14 @@ pub(crate) fn leave_out(
     path: &Path,
     settings: &Settings,
     models: &[usize],
+    ranks: usize,
 ) -> Result<(), TrainError> {
     let dir = RunDir::open(path)?;
     let observer: Mutex<Recorder> = Mutex::default();
     let technique: &BuildTechnique<'_> = &|_| Box::new(Averaging::default());
     let build = |init| Ok(Box::new(Toy::new(init, None)) as Box<dyn Replica>);
-    a_run(settings, technique, (&build, &dir), (&observer, Interrupt::new())).leave_out(models)
+    let run = a_run(settings, technique, (&build, &dir), (&observer, Interrupt::new()));
+    run.leave_out(models, ranks)
 }
 
 /// Starts or resumes a run of any method.

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::opened;
 use crate::output::{give, tell};
-use crate::scoring::{self, Look, Scorer, Subject};
+use crate::scoring::{self, AVERAGED, Goal, Look, Scorer, Subject};
 use crate::search::{
     Answer, BEST, Bounds, Budget, Heat, Ledger, Line, Session, Usual, files, usual,
 };
@@ -46,6 +46,12 @@ pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
     give(answer.members());
     give(answer.sentence());
     give(answer.file().display());
+    if answer.statistics == AVERAGED {
+        tell(
+            "its batch-norm statistics are averages, which fit no weights: re-estimate them before use, as the \
+             command that scored it may have done",
+        );
+    }
     Ok(())
 }
 
@@ -378,7 +384,11 @@ impl Outcome {
         let default = answer.best_usual().filter(|line| line.window != answer.winner.window);
         let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
         spots.extend(default.map(|line| (name(line), line.window)));
-        let svg = self.heat.figure(answer.unit, spots).to_svg();
+        let unit = match answer.goal {
+            Goal::High => answer.unit.to_owned(),
+            Goal::Low => format!("{}, lower is better", answer.unit),
+        };
+        let svg = self.heat.figure(&unit, spots).to_svg();
         let svg = svg.map_err(|error| Failure::Run(error.into()))?;
         let json = serde_json::to_string_pretty(&answer.json())?;
         let texts = [("scores.svg", &svg), ("scores.csv", &self.scores), ("result.json", &json)];

@@ -248,7 +248,9 @@ impl Planned {
             interrupt,
         };
         if !arguments.without_replica.is_empty() {
-            run.leave_out(&arguments.without_replica).map_err(|error| explained(error, &run))?;
+            let (models, size) =
+                (&arguments.without_replica, ranks.as_ref().map_or(1, |r| r.size()));
+            run.leave_out(models, size).map_err(|error| explained(error, &run))?;
         }
         if arguments.resume.is_some() && !dir.summary().is_file() {
             let without = arguments.without_replica.clone();

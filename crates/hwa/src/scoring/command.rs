@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::process::{self, Ended};
 use super::words::CommandLine;
-use super::{Goal, Look, Measured, Scorer, Subject};
+use super::{AVERAGED, Goal, Look, Measured, Scorer, Subject};
 use crate::arguments::Scoring;
 use crate::failure::Failure;
 use crate::output::tell;
@@ -64,7 +64,7 @@ impl<'a> CommandScorer<'a> {
             is_written: false,
             cancelled: subject.cancelled,
         };
-        if scorer.statistics() == "averaged" {
+        if scorer.statistics() == AVERAGED {
             tell(
                 "averages are given to the command with averaged batch-norm statistics, which fit \
                  no weights: re-estimate them there (`update_bn` in PyTorch), or all but single \
@@ -120,7 +120,7 @@ impl Scorer for CommandScorer<'_> {
     }
 
     fn statistics(&self) -> &'static str {
-        if self.averaging.series.has_statistics() { "averaged" } else { "none" }
+        if self.averaging.series.has_statistics() { AVERAGED } else { "none" }
     }
 
     fn identity(&self) -> Map<String, Value> {

@@ -21,6 +21,8 @@ pub(crate) use process::end_command;
 
 /// Statistics of batch norm that are the weights' own.
 pub(crate) const RE_ESTIMATED: &str = "re-estimated";
+/// The statistics of the members, averaged like weights.
+pub(crate) const AVERAGED: &str = "averaged";
 
 /// How closely an average is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

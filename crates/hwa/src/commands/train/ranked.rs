@@ -20,6 +20,7 @@ use super::{Asked, Planned, Sources, interrupt_with, quiet_panics_of_models};
 use crate::arguments::Train;
 use crate::environment::{self, RankPlace};
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::tell;
 
 /// After so many seconds without a sign of life of a rank the run is given up.
@@ -213,6 +214,8 @@ fn assist(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), 
     ranks.gather(told(&hello)?)?;
     let assignment: Assignment = serde_json::from_str(&ranks.broadcast(String::new())?)?;
     ranks.name(assignment.hosts);
+    // What is left out here must not go unnoticed: rank 0 may be able to read it.
+    notices::show_of(ranks.who(ranks.rank()));
     let initial = ranks.hand_out(None)?;
     let plan = planned(assignment.experiment, arguments.data_dir.as_deref())?;
     let plan = Planned { initial, ..plan };

@@ -26,7 +26,9 @@ def main():
     peer = [arguments.python, PEERS / "torch_average.py"]
     with tempfile.TemporaryDirectory() as folder:
         made = pathlib.Path(folder) / "checkpoints"
-        output([*peer, "make", made, "--model", arguments.model, "--count", arguments.count])
+        make = ["--model", arguments.model, "--count", arguments.count]
+        output([*peer, "make", made, *make])
+        output([*peer, "make", pickled(made), *make, "--pt"])
         runs = [round_of(arguments, peer, made) for _ in range(arguments.rounds)]
     report = {**surroundings(arguments), "model": arguments.model, "count": arguments.count}
     report |= {"rounds": runs, **medians(runs)}
@@ -34,6 +36,11 @@ def main():
     (arguments.out / "average.json").write_text(json.dumps(report, indent=2) + "\n")
     (arguments.out / "average.md").write_text(table(report))
     print(table(report))
+
+
+def pickled(made):
+    """The same checkpoints, by torch.save."""
+    return made.with_name("pickled")
 
 
 def parse():
@@ -58,10 +65,12 @@ def round_of(arguments, peer, made):
     found = {
         "hwa": run(*mine),
         "hwa-half": run(*mine, "--window", half),
+        "hwa-pt": run(arguments.hwa, "bench", "average", pickled(made), "--rounds", 1, "--json"),
         "mean": theirs("mean", made, scratch),
         "swa": theirs("swa", made, scratch, *model),
         "windows": theirs("windows", made, "--length", arguments.count),
         "windows-half": theirs("windows", made, "--length", half),
+        "pt": theirs("mean", pickled(made), scratch),
     }
     told(", ".join(f"{side} {run['seconds']:.3f} s" for side, run in found.items()))
     return found
@@ -80,10 +89,12 @@ def medians(runs):
         "swa_ratio": sides["swa"]["seconds"] / hwa["seconds"],
         "windows_ratio": sides["windows"]["seconds"] / hwa["windows_seconds"],
         "half_windows_ratio": sides["windows-half"]["seconds"] / half,
+        "pt_seconds": median("hwa-pt", "seconds"),
+        "pt_ratio": sides["pt"]["seconds"] / median("hwa-pt", "seconds"),
     }
 
 
-PEER = ("mean", "swa", "windows", "windows-half")
+PEER = ("mean", "swa", "windows", "windows-half", "pt")
 HWA_KEYS = (
     "bytes",
     "seconds",
@@ -97,7 +108,7 @@ HWA_KEYS = (
 
 
 def table(report):
-    hwa, mean, swa, windows, half = (report[side] for side in ("hwa", *PEER))
+    hwa, mean, swa, windows, half, pt = (report[side] for side in ("hwa", *PEER))
     count = report["count"]
     rows = [
         ("mean, written (not flushed)", hwa["seconds"], mean, report["mean_ratio"], GOALS["mean"]),
@@ -114,6 +125,13 @@ def table(report):
             report["half_windows_seconds"],
             half,
             report["half_windows_ratio"],
+            None,
+        ),
+        (
+            "mean of `.pt` files, checksums compared by hwa, written",
+            report["pt_seconds"],
+            pt,
+            report["pt_ratio"],
             None,
         ),
     ]

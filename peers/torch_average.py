@@ -6,6 +6,8 @@
     peers/torch_average.py swa DIR OUT.safetensors      torch.optim.swa_utils.AveragedModel
     peers/torch_average.py windows DIR --length 20      every window, loaded anew, not written
 
+A folder of .pt files, as made with --pt, is loaded by torch.load, its tensors alone.
+
 Prints one JSON object: seconds, peak_rss_mb. Importing PyTorch does not count.
 """
 
@@ -25,7 +27,7 @@ def main():
     if arguments.what == "make":
         make(arguments)
         return
-    paths = sorted(arguments.dir.glob("*.safetensors"))
+    paths = sorted(arguments.dir.glob("outer-*"))
     work = {"mean": write_mean, "swa": write_swa, "windows": windows}[arguments.what]
     began = time.perf_counter()
     work(paths, arguments)
@@ -46,6 +48,7 @@ def parse():
     parser.add_argument("--model", default="resnet50", help="one of torchvision's")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--length", type=int, default=20)
+    parser.add_argument("--pt", action="store_true", help="make files of torch.save")
     return parser.parse_args()
 
 
@@ -56,7 +59,15 @@ def make(arguments):
     arguments.dir.mkdir(parents=True, exist_ok=True)
     for number in range(1, arguments.count + 1):
         near = {name: moved(value, number) for name, value in state.items()}
-        save_file(near, arguments.dir / f"outer-{number:06}.safetensors")
+        if arguments.pt:
+            torch.save(near, arguments.dir / f"outer-{number:06}.pt")
+        else:
+            save_file(near, arguments.dir / f"outer-{number:06}.safetensors")
+
+
+def load(path):
+    """Not mapped: the files are read, as load_file does."""
+    return load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
 
 
 def moved(value, number):
@@ -69,7 +80,7 @@ def mean(paths):
     """The f64 mean, in the type of the files. Integers are averaged too: nobody tells them apart."""
     total, kinds = {}, {}
     for path in paths:
-        for name, value in load_file(path).items():
+        for name, value in load(path).items():
             kinds[name] = value.dtype
             if name in total:
                 total[name] += value.to(torch.float64)

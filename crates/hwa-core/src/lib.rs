@@ -30,7 +30,7 @@ mod weights;
 mod window;
 
 pub use levels::{HwaWeights, InnerWeights, OuterWeights};
-pub use mean::{Element, Statistics, mean, mean_of_values};
+pub use mean::{Element, Statistics, average, mean, mean_of_values};
 pub use moments::{Moments, MomentsError};
 pub use plan::{Cycle, Plan, WindowLength};
 pub use prefix::PrefixSums;

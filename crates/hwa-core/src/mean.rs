@@ -93,6 +93,27 @@ pub fn mean_of_values(members: &[&Values]) -> Result<Values, WeightsError> {
     })
 }
 
+/// The mean of plain numbers, of whatever library's tensors they are: the same bits as those of
+/// [`mean`].
+///
+/// ```
+/// use hwa_core::average;
+///
+/// let (a, b) = ([1.0f32, 2.0], [3.0, 6.0]);
+/// assert_eq!(average(&[&a, &b])?, [2.0, 4.0]);
+/// assert!(average(&[&a[..], &b[..1]]).is_err());
+/// # Ok::<_, hwa_core::WeightsError>(())
+/// ```
+pub fn average<T: Element>(members: &[&[T]]) -> Result<Vec<T>, WeightsError> {
+    let (first, rest) = members.split_first().ok_or(WeightsError::Empty)?;
+    match rest.iter().find(|other| other.len() != first.len()) {
+        Some(other) => {
+            Err(WeightsError::LengthsDiffer { expected: first.len(), found: other.len() })
+        }
+        None => Ok(mean_of(members)),
+    }
+}
+
 /// The members' elements, which all have one type.
 fn slices<'a, T>(
     tensors: &[&'a Values],

@@ -423,6 +423,14 @@ pub enum WeightsError {
         /// What it is.
         found: (ValueType, usize),
     },
+    /// Slices that are averaged differ in their lengths.
+    #[error("a member has {found} elements, expected {expected}")]
+    LengthsDiffer {
+        /// The elements of the first.
+        expected: usize,
+        /// Those of another one.
+        found: usize,
+    },
     /// Two shapes differ.
     #[error("`{name}` has shape {found:?}, expected {expected:?}")]
     ShapesDiffer {

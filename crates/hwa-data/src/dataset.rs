@@ -1,7 +1,9 @@
 //! What a data set is: examples by number.
 
 use std::borrow::Cow;
+use std::path::Path;
 
+use crc32fast::Hasher;
 pub use hwa_picture::ImageShape;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,21 @@ pub trait Dataset: Send + Sync {
 
     /// One example.
     fn get(&self, index: usize) -> Result<Example<'_>, DataError>;
+
+    /// What tells an example apart from that of another copy of the data set: of its pixels and
+    /// its class; where images are files, of their names, sizes and classes, without decoding.
+    fn checksum(&self, index: usize) -> Result<u32, DataError> {
+        let example = self.get(index)?;
+        let mut hasher = Hasher::new();
+        hasher.update(&example.pixels);
+        hasher.update(&example.label.to_le_bytes());
+        Ok(hasher.finalize())
+    }
+
+    /// The file of an example below the folder of the data set, if it has one of its own.
+    fn file(&self, _index: usize) -> Option<&Path> {
+        None
+    }
 
     /// What a loader does where [`get`](Self::get) says [`DataError::BadImage`].
     fn on_bad_image(&self) -> OnBadImage {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crc32fast::Hasher;
 use hwa_picture::Picture;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -159,6 +160,11 @@ enum Unread {
 const TRIES: usize = 3;
 const REST: Duration = Duration::from_millis(100);
 
+/// The bytes of a file, if they can be had.
+pub(crate) fn bytes_of(path: &Path) -> Option<Vec<u8>> {
+    read(path).ok()
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, Unread> {
     let mut tries = 1;
     loop {
@@ -231,7 +237,7 @@ impl ImageFiles {
         Ok(Self { studio, files, num_classes, kept })
     }
 
-    fn file(&self, index: usize) -> Result<&LabelledFile, DataError> {
+    fn labelled(&self, index: usize) -> Result<&LabelledFile, DataError> {
         let count = self.files.len();
         self.files.get(index).ok_or(DataError::NoSuchExample { index, count })
     }
@@ -259,11 +265,11 @@ impl Dataset for ImageFiles {
     }
 
     fn label(&self, index: usize) -> Result<u32, DataError> {
-        Ok(self.file(index)?.label)
+        Ok(self.labelled(index)?.label)
     }
 
     fn get(&self, index: usize) -> Result<Example<'_>, DataError> {
-        let file = self.file(index)?;
+        let file = self.labelled(index)?;
         if let Some(kept) = self.kept[index].get() {
             return self.shown(kept, file);
         }
@@ -290,6 +296,21 @@ impl Dataset for ImageFiles {
             Some(kept) => self.shown(kept, file),
             None => Err(DataError::NoSuchExample { index, count: self.files.len() }),
         }
+    }
+
+    fn checksum(&self, index: usize) -> Result<u32, DataError> {
+        let LabelledFile { path, label } = self.labelled(index)?;
+        // One that is not there is as good as an empty one: it has no image.
+        let size = fs::metadata(self.studio.root.join(path)).map_or(0, |found| found.len());
+        let mut hasher = Hasher::new();
+        hasher.update(path.as_os_str().as_encoded_bytes());
+        hasher.update(&size.to_le_bytes());
+        hasher.update(&label.to_le_bytes());
+        Ok(hasher.finalize())
+    }
+
+    fn file(&self, index: usize) -> Option<&Path> {
+        self.files.get(index).map(|file| &*file.path)
     }
 
     fn give_up(&self, index: usize, reason: String) -> Option<DataError> {

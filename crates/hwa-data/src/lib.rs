@@ -23,6 +23,7 @@ mod ahead;
 mod batch;
 mod check;
 mod collect;
+mod comparison;
 mod dataset;
 mod developer;
 mod error;

@@ -1,14 +1,16 @@
 //! MPI as the transport of a run.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hwa_train::{Incoming, Outgoing, RanksError, Transport};
+use hwa_train::{Incoming, Outgoing, RanksError, Terms, TimeAwake, Transport};
 use mpi::environment::{Universe, processor_name};
 use mpi::point_to_point::Status;
 use mpi::request::{LocalScope, Request};
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, Destination, Equivalence, MatchedReceiveVec, Source};
+use mpi::traits::{Communicator, Destination, Equivalence, Source};
 use mpi::{Rank, Tag, Threading};
 
 /// Small messages that come unasked.
@@ -25,6 +27,10 @@ pub struct World {
     // Before the universe: it must be gone when MPI is finalized.
     world: SimpleCommunicator,
     deadline: Duration,
+    /// The hosts of the ranks, once they are known.
+    hosts: Vec<String>,
+    /// Notices that came while something else was waited for, in their order.
+    inbox: RefCell<VecDeque<(usize, Vec<u8>)>>,
     last_words: fn(&str),
     _universe: Universe,
 }
@@ -52,7 +58,8 @@ impl World {
         if threading < Threading::Funneled {
             return Err(MpiError::SingleThreaded);
         }
-        Ok(Self { world: universe.world(), deadline, last_words, _universe: universe })
+        let (world, hosts, inbox) = (universe.world(), Vec::new(), RefCell::default());
+        Ok(Self { world, deadline, hosts, inbox, last_words, _universe: universe })
     }
 
     /// The name of this machine.
@@ -66,23 +73,36 @@ impl World {
     }
 
     /// Requests cannot be taken back: the rank that waits in vain ends, and all others with it.
-    fn give_up(&self, waiting_for: &[usize]) -> ! {
-        let ranks: Vec<String> = waiting_for.iter().map(usize::to_string).collect();
+    fn give_up(&self, waiting_for: &[usize], what: &str) -> ! {
+        let who = |rank: &usize| match self.hosts.get(*rank) {
+            Some(host) => format!("rank {rank} on {host}"),
+            None => format!("rank {rank}"),
+        };
+        let ranks: Vec<String> = waiting_for.iter().map(who).collect();
         let seconds = self.deadline.as_secs();
-        let (mine, ranks) = (self.world.rank(), ranks.join(", "));
-        (self.last_words)(&format!(
-            "rank {mine} on {} has waited {seconds} seconds for rank {ranks}",
-            self.host()
-        ));
+        self.end(&format!(" has waited {seconds} seconds for {} {what}", ranks.join(", ")))
+    }
+
+    /// Ends all ranks, after this one has said what happened to it.
+    fn end(&self, what: &str) -> ! {
+        (self.last_words)(&format!("rank {} on {}{what}", self.world.rank(), self.host()));
         self.world.abort(1)
     }
 
-    /// Looks at what is under way until it is over. Gives the sender of a message that was
-    /// shorter than expected, if there was one.
-    fn complete(&self, mut pending: Vec<Pending<'_, '_>>) -> Option<usize> {
-        let (began, mut short) = (Instant::now(), None);
+    /// Looks at what is under way until it is over, and does something else in between. Gives the
+    /// sender of a message that was shorter than expected, if there was one. If it is not over in
+    /// time, all ranks end, and this one says `what` the others should have done.
+    fn complete(
+        &self,
+        mut pending: Vec<Pending<'_, '_>>,
+        what: &str,
+        mut meanwhile: impl FnMut(),
+    ) -> Option<usize> {
+        let (mut idle, mut short) = (Instant::now(), None);
+        let mut waited = TimeAwake::from(idle);
         loop {
-            let mut left = Vec::with_capacity(pending.len());
+            let before = pending.len();
+            let mut left = Vec::with_capacity(before);
             for (rank, expected, request) in pending {
                 match request.test() {
                     Err(request) => left.push((rank, expected, request)),
@@ -95,14 +115,41 @@ impl World {
             if left.is_empty() {
                 return short;
             }
-            if began.elapsed() > self.deadline {
+            meanwhile();
+            if waited.until(Instant::now()) > self.deadline {
                 let mut ranks: Vec<usize> = left.iter().map(|(rank, ..)| *rank).collect();
                 ranks.sort_unstable();
                 ranks.dedup();
-                self.give_up(&ranks);
+                self.give_up(&ranks, what);
+            }
+            // What follows something that has come may be near.
+            if left.len() < before {
+                idle = Instant::now();
             }
             pending = left;
-            sleep((began.elapsed() / 16).clamp(SHORTEST, LONGEST));
+            sleep((idle.elapsed() / 16).clamp(SHORTEST, LONGEST));
+        }
+    }
+
+    /// The next notice that has come and is in no inbox.
+    fn next_notice(&self) -> Option<(usize, Vec<u8>)> {
+        let (message, status) =
+            self.world.any_process().immediate_matched_probe_with_tag(NOTICE)?;
+        let (from, mut bytes) = (number(status.source_rank()), vec![0; count(&status)]);
+        // A long notice is only announced so far: its sender may have stopped since. No other is
+        // looked for meanwhile, so that they keep their order.
+        mpi::request::scope(|scope| {
+            let request = message.immediate_matched_receive_into(scope, &mut bytes[..]);
+            self.complete(vec![(from, None, request)], "to send the rest of a notice", || {});
+        });
+        Some((from, bytes))
+    }
+
+    /// Takes in the notices that have come. A long one leaves its sender only when it is taken:
+    /// two ranks that told each other something, and took nothing in, would wait for ever.
+    fn take_in(&self) {
+        while let Some(notice) = self.next_notice() {
+            self.inbox.borrow_mut().push_back(notice);
         }
     }
 }
@@ -142,13 +189,11 @@ impl Transport for World {
                 let request = source.immediate_receive_into_with_tag(scope, &mut **room, BYTES);
                 pending.push((*from, Some(size), request));
             }
-            self.complete(pending)
+            self.complete(pending, "in the middle of an exchange", || self.take_in())
         });
         match short {
             None => Ok(()),
-            Some(rank) => {
-                Err(RanksError::Garbled { rank, reason: "it is shorter than agreed".to_owned() })
-            }
+            Some(rank) => Err(RanksError::garbled(rank, "it is shorter than agreed")),
         }
     }
 
@@ -156,16 +201,22 @@ impl Transport for World {
         mpi::request::scope(|scope| {
             let target = self.world.process_at_rank(to as Rank);
             let request = target.immediate_send_with_tag(scope, notice, NOTICE);
-            self.complete(vec![(to, None, request)]);
+            self.complete(vec![(to, None, request)], "to take a notice", || self.take_in());
         });
         Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError> {
-        let found = self.world.any_process().immediate_matched_probe_with_tag(NOTICE);
-        Ok(found.map(|message| {
-            let (bytes, status) = message.matched_receive_vec::<u8>();
-            (number(status.source_rank()), bytes)
-        }))
+        let kept = self.inbox.get_mut().pop_front();
+        Ok(kept.or_else(|| self.next_notice()))
+    }
+
+    fn keep_to(&mut self, terms: &Terms) {
+        self.deadline = terms.deadline;
+        self.hosts.clone_from(&terms.hosts);
+    }
+
+    fn end_all(&mut self, reason: &str) {
+        self.end(&format!(": {reason}"));
     }
 }

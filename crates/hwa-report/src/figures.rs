@@ -501,8 +501,8 @@ fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure>
     })
 }
 
-/// From the lowest point of the later two thirds, where the curves differ by little: the steep
-/// beginning would press them flat.
+/// From the lowest point of the later two thirds, where that is less than half of the whole: there
+/// the curves differ by little, and the steep beginning would press them flat.
 fn later_range(series: &[Series], marks: &[Mark]) -> Range<f64> {
     let judged = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
     let points = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
@@ -512,6 +512,8 @@ fn later_range(series: &[Series], marks: &[Mark]) -> Range<f64> {
     let later = points().filter(|(x, _)| *x > early).chain(marks.iter().map(|mark| &mark.at));
     let low = later.map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
     let high = points().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
+    let lowest = points().map(|(_, y)| *y).fold(low, f64::min);
+    let low = if high - low < (high - lowest) / 2.0 { low } else { lowest };
     let (low, high) = if low <= high { (low, high) } else { (0.0, 100.0) };
     let room = (0.06 * (high - low)).max(0.5);
     (low - room).max(0.0)..(high + room).min(100.5)
@@ -533,6 +535,10 @@ mod tests {
             vec![(1.0, 10.0), (2.0, 60.0), (3.0, 95.0), (4.0, 95.0), (5.0, 96.0), (6.0, 96.0)];
         // Cycles 1 and 2 of 6 are the first third.
         assert_eq!(later_range(&series(&points), &[]), 94.5..96.5);
+        // Where it goes on rising, nothing is cut off.
+        let rising: Vec<(f64, f64)> =
+            (1..=6).map(|x| (f64::from(x), 10.0 * f64::from(x))).collect();
+        assert!(later_range(&series(&rising), &[]).start < 10.0);
         points.truncate(3);
         assert!(later_range(&series(&points), &[]).start < 10.0, "a short run is shown whole");
     }
@@ -540,7 +546,7 @@ mod tests {
     #[test]
     fn traffic_is_told_with_its_share_of_the_time() {
         let cycle = |elapsed, bytes, seconds| {
-            let traffic = Some(Traffic { bytes, seconds });
+            let traffic = Some(Traffic { bytes, seconds, ..Traffic::default() });
             let time = CycleTime { elapsed, traffic, ..CycleTime::default() };
             CycleEnded { time, ..CycleEnded::default() }
         };

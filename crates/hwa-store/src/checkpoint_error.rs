@@ -143,13 +143,29 @@ pub enum CheckpointError {
     /// There are no tensors by name in it.
     #[error(
         "no state dict in it: neither the whole nor one of {expected} is a dict of tensors; \
-         found {found}"
+         found {found}{}", hint.as_ref().map_or(String::new(), |key| format!("; `{key}` is one"))
     )]
     NoStateDict {
         /// The entries that are looked at.
         expected: String,
         /// What there is instead.
         found: String,
+        /// An entry of an entry that is one.
+        hint: Option<String>,
+    },
+    /// The entry that was asked for holds no tensors by name, or is not there.
+    #[error("no state dict under the key `{wanted}`; found {found}")]
+    NoEntry {
+        /// The entry that was asked for.
+        wanted: String,
+        /// What there is instead.
+        found: String,
+    },
+    /// An entry was asked for of a file that has tensors and nothing else.
+    #[error("no key `{entry}` in it: a safetensors file holds one state dict, as it is")]
+    NoEntries {
+        /// The entry that was asked for.
+        entry: String,
     },
     /// Among the tensors is something else.
     #[error("`{name}` is no tensor, but stands in the state dict")]

@@ -30,7 +30,7 @@ pub enum StoreError {
         source: SafeTensorError,
     },
     /// A tensor has a type that weights do not have.
-    #[error("{}: `{name}` has type {found}, expected one of F64, F32, F16, BF16, I64", path.display())]
+    #[error("{}: `{name}` has type {found}, expected {}", path.display(), kinds(*in_series))]
     UnsupportedType {
         /// The file.
         path: PathBuf,
@@ -38,6 +38,8 @@ pub enum StoreError {
         name: String,
         /// Its type.
         found: String,
+        /// Whether it is averaged in a series, where any integers may be.
+        in_series: bool,
     },
     /// The tensors do not make weights.
     #[error("{}: {source}", path.display())]
@@ -126,5 +128,12 @@ impl StoreError {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+fn kinds(in_series: bool) -> &'static str {
+    match in_series {
+        true => "F64, F32, F16, BF16, integers or BOOL",
+        false => "one of F64, F32, F16, BF16, I64",
     }
 }

@@ -73,7 +73,12 @@ pub fn read_tensors(path: &Path) -> Result<(Weights, Metadata), StoreError> {
     for (name, view) in file.iter() {
         let values = values_of(view.dtype(), view.data()).ok_or_else(|| {
             let found = format!("{:?}", view.dtype());
-            StoreError::UnsupportedType { path: path.to_owned(), name: name.to_owned(), found }
+            StoreError::UnsupportedType {
+                path: path.to_owned(),
+                name: name.to_owned(),
+                found,
+                in_series: false,
+            }
         })?;
         let role = role_of(&metadata, name, values.value_type());
         let tensor = Tensor::new(role, view.shape().to_vec(), values).map_err(wrong)?;

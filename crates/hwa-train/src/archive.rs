@@ -39,7 +39,7 @@ impl Archive for Files {
         part: ModelState,
         lead: Option<Lead>,
     ) -> Result<(), TrainError> {
-        self.states.deliver(occasion, model, &part, lead)
+        self.states.deliver(occasion, model, part, lead)
     }
 
     fn lose(&self, loss: Loss) -> Result<(), TrainError> {

@@ -30,8 +30,9 @@ pub struct Synchronized {
     /// What each model reports of the cycle, in the order of the models.
     pub reports: Vec<ModelReport>,
     /// The complete models before they were averaged, where they were handed in; in several
-    /// processes only in that of the first model, and if it wants them.
-    pub models: Vec<Weights>,
+    /// processes only in that of the first model, and if it wants them. Whoever looks at them
+    /// shares them: they are as large as all models together.
+    pub models: Vec<Arc<Weights>>,
     /// The models that were lost so far, and are in none of the above.
     pub lost: Vec<Loss>,
 }
@@ -361,7 +362,7 @@ impl Collective for ThreadMember {
                 for (report, inner) in reports.iter_mut().zip(inner) {
                     report.distance = distance(inner, &outer);
                 }
-                let models = models.into_iter().filter_map(|m| m.model).collect();
+                let models = models.into_iter().filter_map(|m| m.model.map(Arc::new)).collect();
                 Ok(Synchronized { outer, reports, models, lost: losses.to_vec() })
             },
         )

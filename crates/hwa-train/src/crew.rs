@@ -45,11 +45,11 @@ pub(crate) enum Meeting {
 }
 
 impl Meeting {
-    /// Ends every wait.
-    pub(crate) fn abort(&self) {
+    /// Ends every wait, because of this.
+    pub(crate) fn abort(&self, error: &TrainError) {
         match self {
             Self::Threads(group) => group.abort(),
-            Self::Ranks(hall) => hall.abort(),
+            Self::Ranks(hall) => hall.abort(&error.to_string()),
         }
     }
 }
@@ -68,17 +68,16 @@ impl<'a> Crew<'a> {
         for place in self.here.clone() {
             let (number, leader) = (self.models[place], leader.take());
             let model = move || {
-                let ending = self.run_model(place, leader);
-                let ending = ending.or_else(|error| self.go_on_without(place, error));
-                if ending.is_err() {
-                    self.meeting.abort();
-                }
-                ending
+                let ending = guarded(&format!("model {number}"), || {
+                    let ending = self.run_model(place, leader);
+                    ending.or_else(|error| self.go_on_without(place, error))
+                });
+                ending.inspect_err(|error| self.meeting.abort(error))
             };
             match spawn(scope, &format!("model {number}"), model) {
                 Ok(handle) => models.push((number, handle)),
                 Err(error) => {
-                    self.meeting.abort();
+                    self.meeting.abort(&error);
                     return Err(error);
                 }
             }
@@ -117,6 +116,8 @@ impl<'a> Crew<'a> {
         let number = self.models[place];
         let who = format!("model {number}");
         on_its_own_threads(&who, self.threads_per_model, || {
+            // First: whoever fails leaves its seat, so that its reason is told at once.
+            let member = member();
             let init = match self.session.settings.init {
                 Init::Shared => 0,
                 Init::Independent => number as u32,
@@ -125,7 +126,7 @@ impl<'a> Crew<'a> {
             let replica = build.map_err(|source| TrainError::Build { who: who.clone(), source })?;
             let resumed = (self.resumed)(number)?;
             let model = Model { number, replica, technique: (self.technique)(number) };
-            Trainer::new(self.session, member(), model, resumed.as_ref(), leader)?.train()
+            Trainer::new(self.session, member, model, resumed, leader)?.train()
         })
     }
 }
@@ -183,10 +184,14 @@ impl Observer for Nobody {
 impl Assistant<'_> {
     /// Trains this process's share of the models. Tells whether the run was interrupted.
     pub fn train(&self, ranks: &mut Ranks<'_>) -> Result<bool, TrainError> {
+        self.assist(ranks).map_err(|error| ranks.named(error))
+    }
+
+    fn assist(&self, ranks: &mut Ranks<'_>) -> Result<bool, TrainError> {
         let Some((opening, states)) = ranks.await_opening()? else { return Ok(false) };
         let blocks = Blocks::new(opening.models.len(), ranks.size());
         let here = blocks.of(ranks.rank());
-        let hall = Arc::new(Hall::new(here.clone(), opening.models.len()));
+        let hall = Arc::new(Hall::new(here.clone(), &opening.models));
         let numbers = opening.models[here.clone()].iter().copied();
         let states: Mutex<Vec<(usize, ModelState)>> = Mutex::new(numbers.zip(states).collect());
         let resumed = |number: usize| {
@@ -216,7 +221,7 @@ impl Assistant<'_> {
         let interrupt = &self.interrupt;
         let service = Service { hall: &hall, interrupt, models: blocks, clerk: None };
         let endings = thread::scope(|scope| match crew.start(scope, None) {
-            Ok(models) => served(ranks.serve(&service), &hall, || joined(models)),
+            Ok(models) => served(ranks, &service, || joined(models)),
             Err(error) => vec![Err(error)],
         });
         ended(endings)?;
@@ -224,21 +229,35 @@ impl Assistant<'_> {
     }
 }
 
-/// How the models ended, if the courier did not fail: otherwise that comes first, and what the
-/// models say are its echoes.
+/// Serves, and tells how the models ended. If the courier fails or panics, that comes first, and
+/// what the models say are its echoes: they wait for nobody who is not coming, and nobody waits
+/// for those that are in the middle of a long step.
 pub(crate) fn served(
-    outcome: Result<(), crate::ranks::RanksError>,
-    hall: &Hall,
+    ranks: &mut Ranks<'_>,
+    service: &Service<'_>,
     join: impl FnOnce() -> Vec<Result<Ending, TrainError>>,
 ) -> Vec<Result<Ending, TrainError>> {
-    if outcome.is_err() {
-        hall.abort();
+    let outcome = guarded("the courier", || Ok(ranks.serve(service)?));
+    let outcome = outcome.map_err(|error| ranks.named(error));
+    if let Err(error) = &outcome {
+        let reason = error.to_string();
+        service.hall.abort(&reason);
+        ranks.let_leave_unheard(service, &reason);
     }
     let mut endings = join();
     if let Err(error) = outcome {
-        endings.insert(0, Err(error.into()));
+        endings.insert(0, Err(error));
     }
     endings
+}
+
+/// Does `work`. A panic becomes an error that names who panicked, so that whoever waits for the
+/// outcome gets one.
+pub(crate) fn guarded<T>(
+    who: &str,
+    work: impl FnOnce() -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(who, &*panic)))
 }
 
 /// Runs `work` in a pool of its own: a shared pool would serialise the models.
@@ -255,8 +274,7 @@ pub(crate) fn on_its_own_threads<T: Send>(
         .thread_name(move |index| format!("{label} #{index}"))
         .build()
         .map_err(|e| TrainError::Threads { who: who.to_owned(), reason: e.to_string() })?;
-    catch_unwind(AssertUnwindSafe(|| pool.install(work)))
-        .unwrap_or_else(|panic| Err(panicked(who, &*panic)))
+    guarded(who, || pool.install(work))
 }
 
 pub(crate) fn spawn<'scope, T: Send + 'scope>(

@@ -186,14 +186,19 @@ pub struct CycleTime {
     pub traffic: Option<Traffic>,
 }
 
-/// What the leading process exchanged with others.
+/// What the leading process exchanged with others since the cycle before. What goes round before
+/// the first cycle, such as a state to go on from, is in none.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traffic {
-    /// Bytes sent and received.
+    /// Bytes sent and received in the synchronization.
     pub bytes: u64,
     /// Seconds that it took once all models had come.
     pub seconds: f64,
+    /// Bytes of states and inner weights that came to be kept.
+    pub kept_bytes: u64,
+    /// Seconds that they took.
+    pub kept_seconds: f64,
 }
 
 /// What the judge says of a cycle.

@@ -7,9 +7,9 @@
 //! interrupt can end a judgement before its next batch.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hwa_core::{Choice, Cycle, OuterWeights, Score, Selection, SlideWindow, Weights};
@@ -54,7 +54,7 @@ pub(crate) struct Case {
     pub(crate) cycle: Cycle,
     pub(crate) outer: OuterWeights,
     /// The models before the synchronization, if inner weights are judged.
-    pub(crate) inner: Vec<Weights>,
+    pub(crate) inner: Vec<Arc<Weights>>,
 }
 
 /// What the judge answers.

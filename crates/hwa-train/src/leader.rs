@@ -1,6 +1,7 @@
 //! What the first model does for all: store, log, and talk to the judge.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use hwa_core::{Cycle, OuterWeights, Weights};
@@ -64,7 +65,7 @@ impl Closing {
 pub(crate) struct LastCycle {
     pub(crate) cycle: usize,
     pub(crate) outer: OuterWeights,
-    pub(crate) inner: Vec<Weights>,
+    pub(crate) inner: Vec<Arc<Weights>>,
 }
 
 impl<'a> Leader<'a> {

@@ -59,7 +59,8 @@ pub use measure::evaluate;
 pub use mistake::mistake_in;
 pub use parse::ExperimentError;
 pub use ranks::{
-    BUFFER, Blocks, Incoming, Outgoing, Ranks, RanksError, Rehearsal, Transport, rehearsal,
+    BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Rehearsal, Terms, TimeAwake,
+    Transport, rehearsal, rendezvous,
 };
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,
@@ -71,7 +72,7 @@ pub use settings::{
     Settings,
 };
 pub use span::{Span, SpanError};
-pub use state::{Identity, SavedState, has_state};
+pub use state::{Identity, SavedState, has_state, models_left};
 pub use technique::{
     Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique, TechniqueError,
 };

@@ -1,6 +1,7 @@
 //! A run: K models and a judge in threads, from the beginning or a saved state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,9 @@ use hwa_store::{CheckpointStore, Metadata, RunDir, StoreError, read_to_string, w
 
 use crate::archive::Files;
 use crate::collective::{Interrupt, ThreadGroup};
-use crate::crew::{Crew, Meeting, ended, joined, on_its_own_threads, panicked, served, spawn};
+use crate::crew::{
+    Crew, Meeting, ended, guarded, joined, on_its_own_threads, panicked, served, spawn,
+};
 use crate::disk::DiskUse;
 use crate::error::TrainError;
 use crate::event::{EVENTS_FORMAT, Event, JudgeTime, Observer, Started, Summary, announce};
@@ -21,7 +24,7 @@ use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
 use crate::log::EventLog;
 use crate::measure::Bench;
-use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, Service};
+use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, RanksError, Service};
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{OnLostReplica, Settings};
 use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
@@ -83,29 +86,22 @@ impl Run<'_> {
     }
 
     /// The same with other processes, of which this is the leading one: it has the first
-    /// models, the judge and the files. The others are [`Assistant`](crate::Assistant)s.
+    /// models, the judge and the files. The others are [`Assistant`](crate::Assistant)s. If there
+    /// is no other, it is as [`Self::train`].
     pub fn train_with(&self, ranks: &mut Ranks<'_>) -> Result<Outcome, TrainError> {
-        let outcome = self.conduct(Some(ranks))?;
+        if ranks.size() == 1 {
+            return self.train();
+        }
+        let outcome = self.conduct(Some(&mut *ranks)).map_err(|error| ranks.named(error))?;
         ranks.end(matches!(outcome, Outcome::Interrupted { .. }))?;
         Ok(outcome)
     }
 
     fn conduct(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
-        let checkpoints = self.dir.checkpoints().telling(self.about.clone());
-        let mut states = self.states(checkpoints.clone());
-        let manifest = states.newest()?;
-        if let Some(summary) = self.finished()? {
-            // Once more: the process may have been killed before it was through.
-            states.tidy(summary.last_cycle)?;
-            announce(self.observer, &Event::Finished(Box::new(summary.clone())));
-            return Ok(Outcome::Finished(Box::new(summary)));
-        }
-        let lead = match &manifest {
-            Some(manifest) => manifest.lead.clone(),
-            None => Lead::beginning(JudgeState::new(self.settings)),
+        let Beginning { files, manifest, lead, log } = match beside(&mut ranks, || self.begin())?? {
+            ControlFlow::Continue(beginning) => beginning,
+            ControlFlow::Break(summary) => return Ok(Outcome::Finished(summary)),
         };
-        let log = self.open_log(manifest.as_ref(), &lead)?;
-        let files = Files { states, checkpoints };
         let part = |number: usize| {
             let load = |m| files.states.load(m, number);
             manifest.as_ref().map(load).transpose()
@@ -141,12 +137,12 @@ impl Run<'_> {
                 let opening = Opening { models: crew.models.clone(), resumed };
                 ranks.open(&opening, part)?;
                 crew.here = Blocks::new(total, ranks.size()).of(0);
-                crew.meeting = Meeting::Ranks(Arc::new(Hall::new(crew.here.clone(), total)));
+                crew.meeting = Meeting::Ranks(Arc::new(Hall::new(crew.here.clone(), &crew.models)));
                 self.run_threads(&crew, Some(ranks), (&files, &lead, log))?
             }
         };
         if let Some(closing) = closing
-            && let Some(summary) = self.finish(closing, &files.states, ranks)?
+            && let Some(summary) = self.finish(closing, &files.states, ranks, crew.here.len())?
         {
             return Ok(Outcome::Finished(Box::new(summary)));
         }
@@ -155,6 +151,27 @@ impl Run<'_> {
         let steps = newest.map_or_else(Vec::new, |state| state.steps);
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
+    }
+
+    /// Looks at what is there, and begins the log; gives the figures of a run that is finished.
+    fn begin(&self) -> Result<ControlFlow<Box<Summary>, Beginning>, TrainError> {
+        let checkpoints = self.dir.checkpoints().telling(self.about.clone());
+        let mut states = self.states(checkpoints.clone());
+        let manifest = states.newest()?;
+        if let Some(summary) = self.finished()? {
+            // Once more: the process may have been killed before it was through.
+            states.tidy(summary.last_cycle)?;
+            let summary = Box::new(summary);
+            announce(self.observer, &Event::Finished(summary.clone()));
+            return Ok(ControlFlow::Break(summary));
+        }
+        let lead = match &manifest {
+            Some(manifest) => manifest.lead.clone(),
+            None => Lead::beginning(JudgeState::new(self.settings)),
+        };
+        let log = self.open_log(manifest.as_ref(), &lead)?;
+        let files = Files { states, checkpoints };
+        Ok(ControlFlow::Continue(Beginning { files, manifest, lead, log }))
     }
 
     /// The log, up to where the state left it; of a new run, with its first event.
@@ -271,17 +288,17 @@ impl Run<'_> {
     fn run_threads<'c>(
         &self,
         crew: &'c Crew<'c>,
-        ranks: Option<&mut &mut Ranks<'_>>,
+        mut ranks: Option<&mut Ranks<'_>>,
         (files, lead, log): (&'c Files, &Lead, EventLog),
     ) -> Result<Option<Closing>, TrainError> {
         let dismissed = AtomicBool::new(false);
         let busy = AtomicBool::new(false);
         let (desk, seat) = desk(&self.interrupt, &dismissed);
-        let leader = Leader::new(crew.session, files, log, desk, lead)?;
+        let leader = beside(&mut ranks, || Leader::new(crew.session, files, log, desk, lead))??;
         let endings: Vec<Result<Ending, TrainError>> = thread::scope(|scope| {
             let judge = || {
-                let served = self.serve_as_judge(seat, lead, &dismissed);
-                served.inspect_err(|_| crew.meeting.abort())
+                let served = guarded("the judge", || self.serve_as_judge(seat, lead, &dismissed));
+                served.inspect_err(|error| crew.meeting.abort(error))
             };
             let judge = match spawn(scope, "the judge", judge) {
                 Ok(handle) => handle,
@@ -294,15 +311,16 @@ impl Run<'_> {
             let endings = match (ranks, &crew.meeting) {
                 (Some(ranks), Meeting::Ranks(hall)) => {
                     let (clerk, desk) = Clerk::new(&busy);
-                    let keep = || desk.keep_all(files).inspect_err(|_| hall.abort());
-                    let kept = match spawn(scope, "the clerk", keep) {
+                    let abort = |error: &TrainError| hall.abort(&error.to_string());
+                    let keep = move || desk.keep_all(files).inspect_err(abort);
+                    let kept = match spawn(scope, "the clerk", keep).inspect_err(abort) {
                         Ok(handle) => handle,
                         Err(error) => return vec![Err(error)],
                     };
                     let blocks = Blocks::new(crew.models.len(), ranks.size());
                     let (interrupt, clerk) = (&self.interrupt, Some(clerk));
                     let service = Service { hall, interrupt, models: blocks, clerk };
-                    let endings = served(ranks.serve(&service), hall, || joined(models));
+                    let endings = served(ranks, &service, || joined(models));
                     // Nothing more can come to be kept.
                     drop(service);
                     with(endings, kept, "the clerk")
@@ -376,22 +394,32 @@ impl Run<'_> {
         (self.build)(init).map_err(|source| TrainError::Build { who, source })
     }
 
-    /// The final pass; nothing, if it was interrupted. Other processes wait for it.
+    /// The final pass, and what is written after it; nothing, if it was interrupted. Other
+    /// processes wait for all of it.
     fn finish(
+        &self,
+        closing: Closing,
+        states: &StateStore,
+        ranks: Option<&mut Ranks<'_>>,
+        models_here: usize,
+    ) -> Result<Option<Summary>, TrainError> {
+        let close = || self.close(closing, states, models_here);
+        match ranks {
+            None => close(),
+            Some(ranks) => {
+                let closed = ranks.while_busy(&self.interrupt, close)?;
+                closed.unwrap_or_else(|panic| Err(panicked("the final pass", &*panic)))
+            }
+        }
+    }
+
+    fn close(
         &self,
         mut closing: Closing,
         states: &StateStore,
-        ranks: Option<&mut Ranks<'_>>,
+        models_here: usize,
     ) -> Result<Option<Summary>, TrainError> {
-        let summary = match ranks {
-            None => self.final_pass(&closing, self.settings.plan.num_models.get()),
-            Some(ranks) => {
-                let here = Blocks::new(self.settings.plan.num_models.get(), ranks.size()).of(0);
-                let pass = || self.final_pass(&closing, here.len());
-                let passed = ranks.while_busy(&self.interrupt, pass)?;
-                passed.unwrap_or_else(|panic| Err(panicked("the final pass", &*panic)))
-            }
-        };
+        let summary = self.final_pass(&closing, models_here);
         // First: a pass that was cut short may also have failed of it.
         if self.interrupt.is_requested() {
             return Ok(None);
@@ -428,6 +456,27 @@ impl Run<'_> {
             };
             pass.run(closing)
         })
+    }
+}
+
+/// What a run begins with.
+struct Beginning {
+    files: Files,
+    /// The state that it goes on from, if there is one.
+    manifest: Option<Manifest>,
+    lead: Lead,
+    log: EventLog,
+}
+
+/// Does something that takes long. If there are other processes, they are shown meanwhile that
+/// this one is there.
+fn beside<T: Send>(
+    ranks: &mut Option<&mut Ranks<'_>>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, RanksError> {
+    match ranks {
+        None => Ok(work()),
+        Some(ranks) => ranks.busy(work),
     }
 }
 

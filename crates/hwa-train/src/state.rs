@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hwa_core::{Plan, Tensor, Weights};
+use hwa_core::{Plan, Weights};
 use hwa_store::{CheckpointStore, Metadata, StoreError, read_tensors, read_to_string};
 use hwa_store::{write_atomically, write_tensors};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::collective::Loss;
@@ -313,7 +314,11 @@ impl StateStore {
     }
 
     /// Saves the complete models of a cycle whose verdict is going to be out.
-    pub(crate) fn save_pending(&self, cycle: usize, models: &[Weights]) -> Result<(), TrainError> {
+    pub(crate) fn save_pending(
+        &self,
+        cycle: usize,
+        models: &[Arc<Weights>],
+    ) -> Result<(), TrainError> {
         for (replica, model) in models.iter().enumerate() {
             let path = self.pending_path(cycle, replica);
             write_tensors(&path, model, &Metadata::new())?;
@@ -326,8 +331,8 @@ impl StateStore {
         &self,
         cycle: usize,
         models: Option<usize>,
-    ) -> Result<Vec<Weights>, TrainError> {
-        let load = |replica| Ok(read_tensors(&self.pending_path(cycle, replica))?.0);
+    ) -> Result<Vec<Arc<Weights>>, TrainError> {
+        let load = |replica| Ok(Arc::new(read_tensors(&self.pending_path(cycle, replica))?.0));
         (0..models.unwrap_or(self.num_models)).map(load).collect()
     }
 
@@ -345,7 +350,7 @@ impl StateStore {
         &self,
         occasion: Occasion,
         replica: usize,
-        part: &ModelState,
+        part: ModelState,
         lead: Option<Lead>,
     ) -> Result<(), TrainError> {
         if matches!(occasion, Occasion::Step(step) if step <= self.resumed_at) {
@@ -358,11 +363,12 @@ impl StateStore {
             ("losses".to_owned(), to_json(&part.losses, &self.folder.join(&file))?),
             ("version".to_owned(), STATE_VERSION.into()),
         ]);
+        let step = part.step;
         write_tensors(&self.folder.join(&file), &flatten(part)?, &metadata)?;
 
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = gathering.entry(occasion).or_default();
-        parts.files.insert(replica, ReplicaFile { step: part.step, file });
+        parts.files.insert(replica, ReplicaFile { step, file });
         parts.lead = lead.or(parts.lead.take());
         self.commit_if_complete(&mut gathering, occasion)
     }
@@ -529,12 +535,12 @@ const MOMENTUM: &str = "momentum";
 const METHOD: &str = "method";
 
 /// Weights, momentum and what the method remembers as one set of tensors, under prefixes.
-fn flatten(ModelState { state, method, .. }: &ModelState) -> Result<Weights, TrainError> {
+/// They are moved: a copy would need as much memory again.
+fn flatten(ModelState { state, method, .. }: ModelState) -> Result<Weights, TrainError> {
     let mut all = Weights::new();
     let State { weights, momentum } = state;
     for (prefix, tensors) in [(WEIGHTS, weights), (MOMENTUM, momentum), (METHOD, method)] {
-        for (name, tensor) in tensors.iter() {
-            let tensor: Tensor = tensor.clone();
+        for (name, tensor) in tensors {
             all.insert(format!("{prefix}.{name}"), tensor)?;
         }
     }
@@ -550,6 +556,21 @@ fn to_json<T: Serialize>(value: &T, path: &Path) -> Result<serde_json::Value, Tr
 /// any more. The models' files alone are no state, as its manifest comes after them.
 pub fn has_state(run: &Path) -> bool {
     manifests_in(&run.join("state")).is_ok_and(|manifests| !manifests.is_empty())
+}
+
+/// The numbers of the models that the newest state of a run holds: all but those that are lost.
+/// Nothing, if there is no state that could be read; whoever goes on from it says why.
+pub fn models_left(run: &Path) -> Option<Vec<usize>> {
+    #[derive(Deserialize)]
+    struct Left {
+        replicas: Vec<IgnoredAny>,
+        #[serde(default)]
+        lost: BTreeSet<usize>,
+    }
+    let (_, newest) = manifests_in(&run.join("state")).ok()?.pop()?;
+    let Left { replicas, lost } = serde_json::from_str(&read_to_string(&newest).ok()?).ok()?;
+    let all = 0..replicas.len() + lost.len();
+    Some(all.filter(|model| !lost.contains(model)).collect())
 }
 
 /// The manifests of complete states by their steps, oldest first.

@@ -67,21 +67,23 @@ pub(crate) struct Trainer<'a, C> {
 }
 
 impl<'a, C: Collective> Trainer<'a, C> {
-    /// A model at its beginning, or where a saved state left it.
+    /// A model at its beginning, or where a saved state left it. The state is let go of: it is as
+    /// large as the model.
     pub(crate) fn new(
         session: &'a Session<'a>,
         collective: C,
         Model { number, mut replica, mut technique }: Model,
-        resumed: Option<&ModelState>,
+        resumed: Option<ModelState>,
         leader: Option<Leader<'a>>,
     ) -> Result<Self, TrainError> {
-        let step = resumed.map_or(0, |part| part.step);
+        let step = resumed.as_ref().map_or(0, |part| part.step);
+        let losses = resumed.as_ref().map_or_else(CycleLosses::default, |part| part.losses);
         let failed = |source| TrainError::Replica { replica: number, step, source };
         match resumed {
             None => technique.begin(replica.as_ref()).map_err(failed)?,
             Some(part) => {
                 replica.restore(&part.state).map_err(failed)?;
-                technique.restore(part.method.clone())?;
+                technique.restore(part.method)?;
             }
         }
         let batches = TrainingBatches::new(
@@ -98,7 +100,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
             technique,
             batches: Ahead::spawn(batches, AHEAD)?,
             step,
-            losses: resumed.map_or_else(CycleLosses::default, |part| part.losses),
+            losses,
             time: ModelTime::default(),
             images: 0,
             leader,
@@ -109,6 +111,8 @@ impl<'a, C: Collective> Trainer<'a, C> {
     pub(crate) fn train(mut self) -> Result<Ending, TrainError> {
         if self.step == 0 && self.session.settings.init == Init::Shared {
             self.ensure_same_beginning()?;
+            // It is part of no cycle.
+            let _ = self.leader.as_ref().and_then(|_| self.collective.traffic());
         }
         for cycle in self.session.settings.plan.cycles_after(self.step) {
             if self.run_inner_steps(&cycle)? == Pace::Interrupted {

@@ -11,7 +11,7 @@ use hwa_core::OuterWeights;
 use hwa_data::Batch;
 use hwa_train::{
     Averaging, BuildTechnique, Collective, Descent, Interrupt, OnLostReplica, Outcome, Replica,
-    ReplicaError, Settings, Step, StepStats, Technique, TechniqueError, TrainError,
+    ReplicaError, Settings, Step, StepStats, Technique, TechniqueError, TrainError, models_left,
 };
 use serde_json::Value;
 use toy::{Fault, Rank, Recorder, Seat, fingerprint, settings, timeless_events};
@@ -148,6 +148,18 @@ fn a_model_that_is_left_out_stays_out_in_threads_and_in_ranks() {
         ends.push(fingerprint(&run));
     }
     assert!(ends[0] == ends[1] && ends[0] == ends[2]);
+}
+
+#[test]
+fn a_single_rank_goes_on_without_a_model_as_threads_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let (threads, rank) = (folder.path().join("threads"), folder.path().join("rank"));
+    train(&threads, &going_on(), &breaking);
+    let alone = Rank { technique: &breaking, interrupt: Interrupt::new() };
+    let outcomes = train_in_ranks(&rank, &going_on(), &|_| None, vec![alone]);
+    assert!(matches!(outcomes[..], [Ok(Outcome::Finished(_))]), "{outcomes:?}");
+    assert_eq!(fingerprint(&rank), fingerprint(&threads));
+    assert_eq!(models_left(&rank), Some(vec![0, 2]));
 }
 
 #[test]

@@ -6,16 +6,21 @@ mod toy;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hwa_core::{OuterWeights, Weights};
 use hwa_data::Batch;
 use hwa_train::{
-    Averaging, BuildTechnique, Candidates, Collective, Descent, Grafting, Init, Interrupt,
-    MomentumAtSync, Outcome, Replica, ReplicaError, Settings, Step, StepStats, Technique,
-    TechniqueError, TrainError,
+    Averaging, BuildTechnique, Candidates, Collective, Descent, Grafting, Incoming, Init,
+    Interrupt, MomentumAtSync, Outcome, Outgoing, RanksError, Rehearsal, Replica, ReplicaError,
+    Settings, Step, StepStats, Technique, TechniqueError, TrainError, Transport, rehearsal,
+    rendezvous,
 };
 use proptest::prelude::*;
-use toy::{Fault, Rank, Seat, fingerprint, settings, train_by, train_in_ranks};
+use toy::{
+    Fault, Pace, Rank, Seat, fingerprint, settings, train_at, train_by, train_in_ranks, train_over,
+};
 
 fn of_models(models: usize) -> Settings {
     let mut settings = settings();
@@ -218,4 +223,134 @@ fn models_that_begin_elsewhere_are_found_over_ranks() {
             .iter()
             .any(|outcome| { matches!(outcome, Err(TrainError::DifferentBeginnings { .. })) })
     );
+}
+
+#[test]
+fn a_cycle_counts_its_own_bytes_and_those_of_states_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    // States after steps 3, 6, ...: with cycles of 5 steps there is one in every cycle.
+    in_ranks(&path, &of_models(2), &|_| Box::new(Averaging::default()), 2);
+    let log = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
+    let events = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    let cycles: Vec<serde_json::Value> =
+        events.filter(|event: &serde_json::Value| event["event"] == "cycle_ended").collect();
+    let count = |cycle: usize, what: &str| cycles[cycle]["time"]["traffic"][what].as_u64().unwrap();
+    assert_eq!(cycles.len(), 5);
+    assert_eq!(count(0, "bytes"), count(1, "bytes"), "the beginning is not counted");
+    assert!((0..5).all(|cycle| count(cycle, "kept_bytes") > 0));
+}
+
+/// A way to other ranks that panics after so many exchanges, and remembers why it was ended.
+struct Fragile {
+    way: Rehearsal,
+    exchanges: usize,
+    ended: Arc<Mutex<Vec<String>>>,
+}
+
+impl Transport for Fragile {
+    fn rank(&self) -> usize {
+        self.way.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.way.size()
+    }
+
+    fn exchange(
+        &mut self,
+        outgoing: &[Outgoing<'_>],
+        incoming: &mut [Incoming<'_>],
+    ) -> Result<(), RanksError> {
+        assert!(self.exchanges > 0, "the way is broken");
+        self.exchanges -= 1;
+        self.way.exchange(outgoing, incoming)
+    }
+
+    fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), RanksError> {
+        self.way.notify(to, notice)
+    }
+
+    fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError> {
+        self.way.poll()
+    }
+
+    fn end_all(&mut self, reason: &str) {
+        self.ended.lock().unwrap().push(reason.to_owned());
+    }
+}
+
+#[test]
+fn a_courier_that_panics_ends_the_run_on_all_ranks() {
+    for broken in [0, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let fragile = |(rank, way)| {
+            let exchanges = if rank == broken { 5 } else { usize::MAX };
+            let seat = Rank { technique: &|_| averaged(), interrupt: Interrupt::new() };
+            (Fragile { way, exchanges, ended: Arc::default() }, seat)
+        };
+        let ranks = rehearsal(2).into_iter().enumerate().map(fragile).collect();
+        let path = folder.path().join("run");
+        let outcomes = train_over(&path, &of_models(4), &|_| None, ranks);
+        let errors: Vec<String> =
+            outcomes.into_iter().map(|outcome| outcome.unwrap_err().to_string()).collect();
+        assert_eq!(errors[broken], "the courier panicked: the way is broken");
+        assert!(errors[1 - broken].contains("has left"), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_failure_does_not_wait_for_a_long_step_of_another_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended: Arc<Mutex<Vec<String>>> = Arc::default();
+    // Models 2 and 3 are on rank 1: one fails while the other is at a step of seconds.
+    let slow = |number| -> Box<dyn Technique> {
+        let happens: &(dyn Fn() + Sync) = match number {
+            2 => &|| std::thread::sleep(Duration::from_secs(1)),
+            3 => &|| std::thread::sleep(Duration::from_secs(7)),
+            _ => &|| {},
+        };
+        Box::new(Before { averaging: averaged(), step: 0, happens })
+    };
+    let faults = |seat| (seat == Seat::Model(2)).then_some(Fault::ErrorAtStep(2));
+    let rank = |way| {
+        let way = Fragile { way, exchanges: usize::MAX, ended: Arc::clone(&ended) };
+        (way, Rank { technique: &slow, interrupt: Interrupt::new() })
+    };
+    let ranks = rehearsal(2).into_iter().map(rank).collect();
+    let outcomes = train_over(&folder.path().join("run"), &of_models(4), &faults, ranks);
+    assert!(outcomes.iter().all(Result::is_err));
+    let ended = ended.lock().unwrap();
+    let told = matches!(&ended[..], [why] if why.starts_with("model 2 failed after step 1"));
+    assert!(told, "{ended:?} {outcomes:?}");
+}
+
+#[test]
+fn ranks_whose_messages_leave_when_they_are_taken_equal_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let (threads, path) = (folder.path().join("threads"), folder.path().join("ranks"));
+    let settings = of_models(3);
+    in_threads(&threads, &settings, &|_| averaged());
+    let rank = |way| (way, Rank { technique: &|_| averaged(), interrupt: Interrupt::new() });
+    let ranks = rendezvous(3).into_iter().map(rank).collect();
+    for outcome in train_over(&path, &settings, &|_| None, ranks) {
+        outcome.unwrap();
+    }
+    assert_eq!(fingerprint(&path), fingerprint(&threads));
+}
+
+#[test]
+fn rank_0_is_there_while_it_begins_and_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
+    assert!(interrupted_in_ranks(&resumed, &of_models(2), 2, (1, 7)));
+    let pace = Pace { deadline: Duration::from_secs(1), pause: Duration::from_millis(2500) };
+    // The last one is finished already.
+    for path in [&whole, &resumed, &resumed] {
+        let rank = |way| (way, Rank { technique: &|_| averaged(), interrupt: Interrupt::new() });
+        let ranks = rehearsal(2).into_iter().map(rank).collect();
+        for outcome in train_at(pace, path, &of_models(2), (&|_| None, ranks)) {
+            assert!(matches!(outcome.unwrap(), Outcome::Finished(_)));
+        }
+    }
 }

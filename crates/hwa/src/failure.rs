@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::output::tell;
 use hwa_data::DataError;
 use hwa_nn::NnError;
-use hwa_store::{SeriesError, StoreError};
+use hwa_store::{CheckpointError, SeriesError, StoreError};
 use hwa_study::StudyError;
 use hwa_train::{ExperimentError, ReplicaError, TrainError};
 
@@ -164,6 +164,10 @@ impl From<StoreError> for Failure {
 impl From<SeriesError> for Failure {
     fn from(error: SeriesError) -> Self {
         match error {
+            SeriesError::Store(StoreError::Checkpoint {
+                source: CheckpointError::NoStateDict { .. },
+                ..
+            }) => Self::Run(anyhow::anyhow!("{error}; --key names another entry")),
             SeriesError::Store(error) => error.into(),
             SeriesError::Interrupted => {
                 Self::Cancelled { advice: "nothing was written".to_owned() }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hwa_store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
@@ -43,6 +43,14 @@ impl Journal {
             journal.add(identity)?;
         }
         Ok((journal, lines))
+    }
+
+    /// What a file is of, and its lines, as far as they can be read.
+    pub(crate) fn peek<T: DeserializeOwned>(path: &Path) -> Option<(Value, Vec<T>)> {
+        let text = fs::read(path).ok()?;
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let identity = serde_json::from_slice(lines.next()?).ok()?;
+        Some((identity, lines.map_while(|line| serde_json::from_slice(line).ok()).collect()))
     }
 
     /// Empties a file, unless it is in use; one that is not there is empty.
@@ -102,18 +110,32 @@ fn ensure_same(path: &Path, identity: &Value, line: &[u8]) -> Result<(), Failure
     let (Some(own), Some(other)) = (identity.as_object(), found.as_object()) else {
         return Err(Failure::usage(format!("{path} is of something else; it can be removed")));
     };
-    let keys = own.keys().chain(other.keys());
-    match keys.into_iter().find(|key| own.get(*key) != other.get(*key)) {
+    match difference(own, other) {
         None => Ok(()),
-        Some(key) => {
+        Some((key, own, other)) => {
             let shown =
                 |value: Option<&Value>| value.map_or("not there".to_owned(), Value::to_string);
             Err(Failure::usage(format!(
                 "{path} is of something else: `{key}` is {} there, and {} now",
-                shown(other.get(key)),
-                shown(own.get(key))
+                shown(other),
+                shown(own)
             )))
         }
+    }
+}
+
+type Difference<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
+
+/// The first key that differs, also of an object in an object.
+fn difference<'a>(
+    own: &'a Map<String, Value>,
+    other: &'a Map<String, Value>,
+) -> Option<Difference<'a>> {
+    let keys = own.keys().chain(other.keys());
+    let key = keys.into_iter().find(|key| own.get(*key) != other.get(*key))?;
+    match (own.get(key), other.get(key)) {
+        (Some(Value::Object(own)), Some(Value::Object(other))) => difference(own, other),
+        (own, other) => Some((key, own, other)),
     }
 }
 
@@ -157,6 +179,11 @@ mod tests {
             |identity: Value| Journal::open::<u32>(&path, &identity).err().unwrap().to_string();
         let other = told(json!({ "model": "b", "seed": 1 }));
         assert!(other.contains("`model` is \"a\" there, and \"b\" now"), "{other}");
+        let within = json!({ "model": "a", "of": { "x": 1, "y": 2 } });
+        let own = within.as_object().unwrap();
+        let mut other = own.clone();
+        other["of"]["y"] = 3.into();
+        assert_eq!(difference(own, &other).map(|(key, ..)| key), Some("y"));
         let fewer = told(json!({ "model": "a" }));
         assert!(fewer.contains("`seed` is 1 there, and not there now"), "{fewer}");
         for text in ["no JSON\n", "[]\n"] {

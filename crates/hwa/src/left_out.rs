@@ -34,6 +34,19 @@ impl LeftOut {
         Self { files: named.collect(), command }
     }
 
+    /// Their names, and why.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn into_files(self) -> BTreeMap<String, String> {
+        self.files
+    }
+
+    /// Adds those that other processes have left out.
+    pub(crate) fn add(&mut self, others: &BTreeMap<String, String>) {
+        for (name, reason) in others {
+            self.files.entry(name.clone()).or_insert_with(|| reason.clone());
+        }
+    }
+
     /// Adds those that a file tells of, and writes all of them there: a resumed run tells of
     /// its earlier sessions, too. A file that is damaged is written anew.
     pub(crate) fn merge_into(&mut self, file: &Path) -> Result<(), StoreError> {

@@ -20,7 +20,15 @@
 //! # Ok::<_, WeightsError>(())
 //! ```
 //!
-//! So does the mean of some, oldest first, and which of their windows is the best, for whoever
+//! So does the mean of plain numbers, oldest first, with the bits of all other means here:
+//!
+//! ```
+//! let (older, newer) = ([1.0f32, 4.0], [2.0, 8.0]);
+//! assert_eq!(hwa::average(&[&older, &newer])?, [1.5, 6.0]);
+//! # Ok::<_, hwa::WeightsError>(())
+//! ```
+//!
+//! And the mean of some checkpoints, and which of their windows is the best, for whoever
 //! can tell what weights are worth:
 //!
 //! ```
@@ -85,7 +93,16 @@ pub use hwa_train as train;
 pub use hwa_core::search;
 pub use hwa_core::{
     HwaWeights, InnerWeights, OuterWeights, Role, SlideWindow, Statistics, Tensor, Values, Weights,
-    WeightsError, WindowSpec, mean,
+    WeightsError, WindowSpec, average, mean,
 };
 pub use hwa_store::{Averaging, Series};
 pub use hwa_train::{Experiment, Outcome, Replica, Run};
+
+/// The examples of the pages, so that they are compiled too.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/average.md")]
+    struct Average;
+    #[doc = include_str!("../../../docs/search.md")]
+    struct Search;
+}

@@ -1,5 +1,6 @@
 //! Series of checkpoints, as several commands open them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::time::Instant;
 
 use hwa_store::{BadMember, Limits, Series, Watch};
 
+use crate::arguments::OrderBy;
 use crate::counting::{A_LINE_EVERY, Counting};
 use crate::environment;
 use crate::failure::Failure;
@@ -54,9 +56,49 @@ pub(crate) fn ensure_apart(series: &[PathBuf], out: &Path) -> Result<(), Failure
     }
 }
 
+/// Opens a series, and says what is not as one may think.
+pub(crate) fn open(
+    paths: &[PathBuf],
+    order: OrderBy,
+    key: Option<&str>,
+) -> Result<Series, Failure> {
+    let series = Series::open_entry(paths, order.into(), key)?;
+    tell_of_names_without_number(&series);
+    if series.is_by_number_in_name() {
+        tell("the files state no steps: they are ordered by the last number in their names");
+    }
+    for line in twice(&series.paths().collect::<Vec<_>>()) {
+        tell(line);
+    }
+    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    match series.passed_over().iter().filter_map(name).collect::<Vec<_>>().as_slice() {
+        [] => {}
+        names => tell(format_args!(
+            "passed over, as no checkpoints of the series: {}; name the files to take others",
+            names.join(", ")
+        )),
+    }
+    Ok(series)
+}
+
+/// An average beside checkpoints that were named is not one of them, but may be taken for one.
+pub(crate) fn tell_of_neighbours(series: &Series, out: &Path) {
+    let (folder, ending) = (real(out).parent().map(Path::to_owned), out.extension());
+    let is_beside = |path: &Path| {
+        path.extension() == ending && real(path).parent().map(Path::to_owned) == folder
+    };
+    if series.paths().any(is_beside) && !series.is_by_cycle() {
+        tell(format_args!(
+            "{} lies among the checkpoints: a pattern that names them may name it too, the next \
+             time",
+            out.display()
+        ));
+    }
+}
+
 /// `best.pt` beside `epoch-1.pt` is a checkpoint like all others, and by its name the oldest. Not
 /// everybody who names their folder means that.
-pub(crate) fn tell_of_names_without_number(series: &Series) {
+fn tell_of_names_without_number(series: &Series) {
     let named = without_number(series.paths());
     if let Some(first) = named.first() {
         let others = match named.len() {
@@ -68,6 +110,37 @@ pub(crate) fn tell_of_names_without_number(series: &Series) {
             first.display()
         ));
     }
+}
+
+/// What looks as if weights were there twice: one file under two names, one name with two endings.
+fn twice(paths: &[&Path]) -> Vec<String> {
+    let (mut files, mut stems) = (HashMap::new(), HashMap::new());
+    let mut lines = Vec::new();
+    for path in paths {
+        let shown = path.display();
+        if let Some(other) = files.insert(real(path), path) {
+            lines.push(format!("{} and {shown} are one file: it counts twice", other.display()));
+        } else if let Some(other) = stems.insert(path.with_extension(""), path)
+            && stands_for_itself(path)
+        {
+            lines.push(format!(
+                "{} and {shown} differ in their endings alone: if they are the same weights, name \
+                 the files of one kind",
+                other.display()
+            ));
+        }
+    }
+    // The first of many is enough.
+    let more = lines.len().saturating_sub(1);
+    lines.truncate(1);
+    lines.extend((more > 0).then(|| format!("... and {more} more like that")));
+    lines
+}
+
+/// An index stands for other files, and the 10 of `model.10` is no ending.
+fn stands_for_itself(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned());
+    ending.is_some_and(|ending| ending != "json" && !ending.contains(char::is_numeric))
 }
 
 /// Those whose names have no digit, where most have one.
@@ -103,8 +176,14 @@ fn real(path: &Path) -> PathBuf {
     known.map_or(absolute.clone(), |known| known.components().collect())
 }
 
-/// A checkpoint that was left out, and its first tensor that is to blame.
-pub(crate) type LeftOut = (String, String);
+/// A checkpoint that was left out.
+pub(crate) struct LeftOut {
+    /// Its place in the series, as it was.
+    pub(crate) place: usize,
+    pub(crate) file: String,
+    /// Its first tensor that is to blame.
+    pub(crate) tensor: String,
+}
 
 /// Takes bad members out of a series.
 pub(crate) fn left_out(
@@ -118,10 +197,11 @@ pub(crate) fn left_out(
     let bad = series.bad_members(limits, Watch { progress: &report, cancelled })?;
     let name = |bad: &BadMember| {
         let path = series.paths().nth(bad.member).map(|path| path.display().to_string());
-        (path.unwrap_or_default(), bad.tensor.clone())
+        let (file, tensor) = (path.unwrap_or_default(), bad.tensor.clone());
+        LeftOut { place: bad.member, file, tensor }
     };
     let names: Vec<LeftOut> = bad.iter().map(name).collect();
-    for (file, tensor) in &names {
+    for LeftOut { file, tensor, .. } in &names {
         tell(format_args!("left out: {file}, `{tensor}` holds NaN or infinite values"));
     }
     series.leave_out(&bad)?;
@@ -179,6 +259,18 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_the_same_twice_is_told_of() {
+        let told = |names: &[&str]| twice(&names.iter().map(Path::new).collect::<Vec<_>>());
+        assert!(told(&["e-1.pt", "e-2.pt", "x/e-1.pt"]).is_empty());
+        assert!(told(&["model.10", "model.20"]).is_empty());
+        let same = told(&["e-1.pt", "./e-1.pt"]);
+        assert_eq!(same, ["e-1.pt and ./e-1.pt are one file: it counts twice"]);
+        let kinds = told(&["e-1.pt", "e-1.safetensors", "e-2.pt", "e-2.safetensors"]);
+        assert!(kinds[0].starts_with("e-1.pt and e-1.safetensors differ in their endings alone"));
+        assert_eq!(kinds[1..], ["... and 1 more like that"]);
+    }
 
     #[test]
     fn names_without_a_number_stand_out_among_those_with_one() {

@@ -22,9 +22,32 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The digits behind the point that tell numbers apart of which nothing is known: two of their
+/// spread, or of their size if they are equal.
+pub(crate) fn digits(numbers: impl Iterator<Item = f64> + Clone) -> usize {
+    const FEWEST: f64 = 4.0;
+    const MOST: f64 = 12.0;
+    let numbers = numbers.filter(|number| number.is_finite());
+    let high = numbers.clone().fold(f64::NEG_INFINITY, f64::max);
+    let low = numbers.fold(f64::INFINITY, f64::min);
+    let size = if high > low { high - low } else { high.abs() };
+    // Of nothing, or of zeros, the logarithm is no number.
+    let digits = (-size.log10()).ceil() + 2.0;
+    if digits.is_finite() { digits.clamp(FEWEST, MOST) as usize } else { FEWEST as usize }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_digits_are_shown_as_tell_numbers_apart() {
+        let of = |numbers: &[f64]| digits(numbers.iter().copied());
+        assert_eq!((of(&[]), of(&[f64::NAN]), of(&[0.0, 0.0])), (4, 4, 4));
+        assert_eq!((of(&[0.5, 0.9]), of(&[93.0, 12.0])), (4, 4));
+        assert_eq!((of(&[0.0038, 0.0045]), of(&[1e-7, 2e-7]), of(&[1e-300])), (6, 9, 12));
+        assert_eq!(format!("{:.1$}", 1.25e-7, of(&[1.25e-7])), "0.000000125");
+    }
 
     #[test]
     fn columns_are_aligned_by_characters() {

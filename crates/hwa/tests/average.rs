@@ -85,12 +85,23 @@ fn windows_by_themselves_and_all_at_once_are_the_same() {
         assert_eq!(fs::read(&out).unwrap(), fs::read(&file).unwrap());
     }
     failed(&average(&place, &all, &options), 2, "is not empty; --force overwrites");
+    // Windows of a shorter series are not left among those of a longer one, and nothing else goes.
+    fs::write(all.join("notes.txt"), "mine").unwrap();
+    fs::rename(place.join("e-5.safetensors"), folder.path().join("away")).unwrap();
+    succeeded(&average(&place, &all, &["--all-windows", "--force"]));
+    assert!(!all.join("window-000005.safetensors").exists() && all.join("notes.txt").exists());
+    fs::rename(folder.path().join("away"), place.join("e-5.safetensors")).unwrap();
 
+    // Of one checkpoint nothing is averaged.
+    let (_, about) = read_tensors(&all.join("window-000001.safetensors")).unwrap();
+    assert_eq!(about["statistics"], "of the checkpoint");
     let out = folder.path().join("strided.safetensors");
     succeeded(&average(&place, &out, &["--window", "4", "--stride", "2"]));
     let expected = mean_of(&[members[1].clone(), members[3].clone()]);
     assert_eq!(read_tensors(&out).unwrap().0, expected);
     failed(&average(&place, &out, &["--window", "2", "--at", "9", "--force"]), 2, "1 to 5");
+    let none = average(&place, &out, &["--window", "1", "--stride", "2", "--force"]);
+    failed(&none, 2, "none that it covers is a multiple of 2");
 }
 
 #[test]
@@ -105,6 +116,9 @@ fn weights_moving_averages_and_types_are_taken_from_the_options() {
     let values = first(&["--weights", "1,2,5"]);
     assert_eq!(values.to_f64()[0], 5.25);
     assert_eq!(first(&["--ema", "0.5"]).to_f64()[0], 4.5);
+    let slow = average(&place, &out, &["--force", "--ema", "0.99"]);
+    let told = text(&slow.stderr);
+    assert!(told.contains("98 % of the average of 3 checkpoints is the oldest one"), "{told}");
     for (word, value_type) in
         [("f64", ValueType::F64), ("f16", ValueType::F16), ("bf16", ValueType::BF16)]
     {
@@ -114,6 +128,24 @@ fn weights_moving_averages_and_types_are_taken_from_the_options() {
     failed(&average(&place, &out, &["--force", "--ema", "1"]), 2, "below 1");
     failed(&average(&place, &out, &["--force", "--max-memory", "9"]), 2, "--max-memory: 9 bytes");
     failed(&average(&place, &out, &["--ema", "0.5", "--weights", "1"]), 2, "cannot be used with");
+}
+
+/// Names need not be text.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_that_is_no_text_is_a_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (place, _) = series(folder.path(), &[1.0, 2.0]);
+    let odd = |name: &[u8]| folder.path().join(std::ffi::OsStr::from_bytes(name));
+    fs::rename(&place, odd(b"a\xff")).unwrap();
+    let told = json(&average(&odd(b"a\xff"), &odd(b"b\xff.safetensors"), &["--json"]));
+    assert!(told["out"].as_str().unwrap().contains('\u{fffd}'));
+    let all = average(&odd(b"a\xff"), &odd(b"c\xff"), &["--all-windows", "--json"]);
+    assert_eq!(json(&all)["windows"].as_array().unwrap().len(), 2);
+    let mut search = hwa(&["search", "--eval", "sh -c 'echo 1' sh {weights}", "--maximize", "-o"]);
+    succeeded(&search.arg(odd(b"d\xff")).arg(odd(b"a\xff")).output().unwrap());
+    assert!(odd(b"d\xff").join("result.json").exists());
 }
 
 #[test]
@@ -132,6 +164,14 @@ fn weights_belong_to_files_as_they_are_named() {
     assert_eq!(found([&one, &two], &[]), first);
     // Unless another order is asked for.
     assert_eq!(found([&two, &one], &["--order", "name"]), first);
+    let mut by_step = hwa(&["average", "--force", "--order", "step", "-o"]);
+    let told = text(&by_step.arg(&out).args([&two, &one]).output().unwrap().stderr);
+    assert!(told.contains("ordered by the last number in their names"), "{told}");
+    // An average among them is told of: a pattern may take it for one of them.
+    let mut beside = hwa(&["average", "-o"]);
+    beside.arg(place.join("mean.safetensors")).args([&two, &one]);
+    let told = text(&beside.output().unwrap().stderr);
+    assert!(told.contains("lies among the checkpoints"), "{told}");
 }
 
 /// A system that allows few open files.
@@ -180,6 +220,33 @@ fn pytorchs_files_and_runs_are_averaged_too() {
     let output = hwa(&["average"]).arg(&golden).arg(&golden).arg("-o").arg(&out).output().unwrap();
     succeeded(&output);
     assert_eq!(read_tensors(&out).unwrap().0, read_checkpoint(&golden).unwrap().weights);
+    let two = golden.with_file_name("two_states.pt");
+    let keyed = |key: &str| {
+        let mut command = hwa(&["average", "--force", "--key", key, "-o"]);
+        command.arg(&out).arg(&two).arg(&two).output().unwrap()
+    };
+    succeeded(&keyed("ema.shadow"));
+    assert_ne!(read_tensors(&out).unwrap().0, read_checkpoint(&two).unwrap().weights);
+    let about = read_tensors(&out).unwrap().1;
+    assert_eq!((&about["key"], &about["statistics"]), (&json!("ema.shadow"), &json!("averaged")));
+    failed(
+        &keyed("moving"),
+        1,
+        "no state dict under the key `moving`; found `a.b`, `ema`, `model`",
+    );
+
+    // As the `Trainer` of `transformers` leaves a folder.
+    let trained = folder.path().join("trained");
+    for name in ["checkpoint-1/pytorch_model.bin", "checkpoint-2/pytorch_model.bin"] {
+        fs::create_dir_all(trained.join(name).parent().unwrap()).unwrap();
+        fs::copy(&golden, trained.join(name)).unwrap();
+    }
+    fs::copy(&golden, trained.join("pytorch_model.bin")).unwrap();
+    fs::write(trained.join("training_args.bin"), "").unwrap();
+    let output = average(&trained, &out, &["--force", "--json"]);
+    assert_eq!(json(&output)["checkpoints"], 2);
+    let told = text(&output.stderr);
+    assert!(told.contains("passed over") && told.contains("training_args.bin, pytorch_model.bin"));
 
     let run = folder.path().join("run");
     command::train(
@@ -222,6 +289,14 @@ fn numbers_that_are_none_end_it_or_are_left_out() {
     assert!(text(&output.stderr).contains("left out: "));
     let kept = [members[0].clone(), members[2].clone()];
     assert_eq!(read_tensors(&out).unwrap().0, mean_of(&kept));
+
+    // Who is left out takes its weight along.
+    let weighted = ["--skip-bad", "--weights", "1,5,3", "--force"];
+    succeeded(&average(&place, &out, &weighted));
+    let found = read_tensors(&out).unwrap().0;
+    assert_eq!(found.get("conv.weight").unwrap().values().to_f64()[0], 2.5);
+    let short = ["--skip-bad", "--weights", "1,3", "--force"];
+    failed(&average(&place, &out, &short), 2, "2 weights for 3 checkpoints");
 
     succeeded(&average(&place, &out, &["--allow-non-finite", "--force"]));
     assert!(read_tensors(&out).unwrap().0.first_non_finite().is_some());

@@ -148,7 +148,12 @@ fn a_command_finds_the_window_that_is_worth_most_and_its_average_is_that_of_hwa_
     let svg = fs::read_to_string(bench.at("found/scores.svg")).unwrap();
     assert!(svg.contains("found") && svg.contains("length of the window, I"));
     let csv = fs::read_to_string(bench.at("found/scores.csv")).unwrap();
-    assert!(csv.starts_with("e,I,s,members,score,loss\n14,6,1,6,10,\n"), "{csv}");
+    assert!(
+        csv.starts_with(
+            "e,I,s,members,screened,screened_loss,validation,validation_loss\n14,6,1,6,,,10,\n"
+        ),
+        "{csv}"
+    );
     assert_eq!(csv.lines().count(), evaluations + 1);
 
     // Once more, elsewhere: the same questions and the same answers.
@@ -217,6 +222,36 @@ fn low_numbers_can_be_good_and_test_is_read_once_after_the_choice() {
     let output = command.output().unwrap();
     assert_eq!(json(&output)["test_read_before"], true);
     assert!(text(&output.stderr).contains("test was read before, for another window"));
+    // Whoever begins anew has seen it all the same.
+    let mut command =
+        hwa(&["search", "--minimize", "--json", "--eval", &eval, "--test-eval", &eight]);
+    command.arg(bench.series()).arg("-o").arg(bench.at("found")).arg("--force");
+    let anew = command.output().unwrap();
+    assert_eq!(json(&anew)["test_read_before"], true);
+    assert!(!text(&anew.stderr).contains("known from before"), "{}", text(&anew.stderr));
+}
+
+#[test]
+fn scores_of_another_version_of_the_script_are_told_of() {
+    let bench = Bench::new(8);
+    let few = ["--max-evals", "4"];
+    succeeded(&bench.search("found", &few));
+    let same = bench.search("found", &["--max-evals", "5", "--resume", "--json"]);
+    assert_eq!(json(&same)["scores_of_other_versions"], 0);
+    let script = fs::read_to_string(bench.at("eval.sh")).unwrap();
+    fs::write(bench.at("eval.sh"), format!("{script}\n# mended")).unwrap();
+    let mended = bench.search("found", &["--max-evals", "6", "--resume", "--json"]);
+    assert_eq!(json(&mended)["scores_of_other_versions"], 5);
+    // A file that the command writes is no version of it.
+    let log = bench.at("log.txt");
+    fs::write(&log, "").unwrap();
+    bench.script("logs.sh", "echo x >> \"$2\"; echo 1");
+    let eval = format!("sh '{}' {{weights}} '{}'", bench.at("logs.sh").display(), log.display());
+    succeeded(&bench.command("logged", &eval, &few).output().unwrap());
+    let more = ["--max-evals", "5", "--resume", "--json"];
+    let again = bench.command("logged", &eval, &more).output().unwrap();
+    assert_eq!(json(&again)["scores_of_other_versions"], 0);
+    assert!(text(&mended.stderr).contains("5 of them are by another version of a file"));
 }
 
 #[test]
@@ -230,7 +265,12 @@ fn commands_that_fail_are_told_of_and_the_search_can_go_on() {
         let _ = fs::remove_file(&calls);
         let output = bench.command("found", &eval, more).output().unwrap();
         failed(&output, 1, expected);
-        failed(&output, 1, "--resume goes on with it");
+        let goes_on = script != "echo nan";
+        failed(
+            &output,
+            1,
+            if goes_on { "--resume goes on with it" } else { "--force begins anew" },
+        );
         assert_eq!(bench.names("found"), ["journal.jsonl"]);
         fs::remove_dir_all(bench.at("found")).unwrap();
         text(&output.stderr)
@@ -368,7 +408,7 @@ fn a_journal_of_something_else_is_refused_and_says_what_differs() {
     let other = bench.command("found", &eval, &["--resume"]).output().unwrap();
     failed(&other, 2, "is of something else: `eval` is ");
     write(&bench.series().join("e-3.safetensors"), &[7.0, 7.0]);
-    failed(&bench.search("found", &["--resume"]), 2, "`digest` is ");
+    failed(&bench.search("found", &["--resume"]), 2, "`e-3.safetensors` is ");
     write(&bench.series().join("e-9.safetensors"), &[7.0, 7.0]);
     failed(&bench.search("found", &["--resume"]), 2, "`checkpoints` is 8 there, and 9 now");
     assert_eq!(fs::read_to_string(bench.at("found/journal.jsonl")).unwrap(), journal);
@@ -626,6 +666,7 @@ fn a_soup_keeps_what_does_not_make_it_worse() {
     let (weights, about) = read_tensors(&bench.at("soup.safetensors")).unwrap();
     assert_eq!(weights.get("w").unwrap().values().to_f64(), [-0.5]);
     assert_eq!(about["members"], json!(["e-2.safetensors", "e-4.safetensors"]));
+    assert_eq!(about["chosen_by"], "greedy soup");
     // Nothing is left of what was tried.
     let left: Vec<String> = bench.names(".").into_iter().filter(|n| n.starts_with('.')).collect();
     assert!(left.is_empty(), "{left:?}");

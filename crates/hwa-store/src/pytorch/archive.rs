@@ -47,6 +47,27 @@ struct Entry {
     is_stored: bool,
 }
 
+/// A checksum that was not compared yet.
+#[derive(Debug)]
+pub(crate) struct Check {
+    /// The entry of the archive.
+    pub(crate) entry: String,
+    /// Where its bytes are.
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    pub(crate) checksum: u32,
+}
+
+impl Check {
+    /// Compares the checksum of all bytes.
+    pub(crate) fn compare(&self, hasher: Hasher) -> Result<(), CheckpointError> {
+        match hasher.finalize() == self.checksum {
+            true => Ok(()),
+            false => Err(CheckpointError::Checksum { name: shown(&self.entry) }),
+        }
+    }
+}
+
 impl Archive {
     /// Reads the directory and checks every entry against it.
     pub(super) fn open(mut file: File) -> Result<Self, CheckpointError> {
@@ -90,6 +111,14 @@ impl Archive {
     /// Where in the file the bytes of an entry begin.
     pub(super) fn start_of(&self, name: &str) -> Result<u64, CheckpointError> {
         Ok(self.entry(name)?.start)
+    }
+
+    /// What has to be read to tell whether an entry is as it was written; nothing if it was saved
+    /// without a checksum.
+    pub(super) fn check_of(&self, name: &str) -> Result<Option<Check>, CheckpointError> {
+        let Entry { start, length, checksum, .. } = self.entry(name)?;
+        let check = Check { entry: name.to_owned(), start, length, checksum };
+        Ok(Some(check).filter(|_| checksum != UNCHECKED))
     }
 
     /// Reads an entry of at most `limit` bytes, and checks its checksum.

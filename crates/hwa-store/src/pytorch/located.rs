@@ -1,7 +1,8 @@
 //! Where in an archive the numbers of a state dict are, for whoever reads them in pieces.
 //!
 //! Everything is stored as it is, so that a tensor in row-major order is a range of bytes of
-//! the file. The same checks are made as when weights are read, checksums included.
+//! the file. The same checks are made as when weights are read. Checksums are left to whoever
+//! reads: of a long series perhaps a few are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use safetensors::Dtype;
 
+use super::archive::Check;
 use super::strided::StridedTensor;
 use super::tensors::{self, Part};
 use super::value::Element;
@@ -22,6 +24,10 @@ pub(crate) struct Located {
     pub(crate) tensors: BTreeMap<String, LocatedTensor>,
     /// How far the training was, if the checkpoint says so.
     pub(crate) step: Option<u64>,
+    /// The entry of a training checkpoint that the tensors are of.
+    pub(crate) entry: Option<String>,
+    /// The checksums of all bytes that tensors are of.
+    pub(crate) checks: Vec<Check>,
 }
 
 /// A tensor that is still on disk.
@@ -35,26 +41,27 @@ pub(crate) struct LocatedTensor {
     pub(crate) strides: Option<Vec<u64>>,
 }
 
-/// Finds the tensors of a zip archive.
-pub(crate) fn locate(path: &Path, file: File) -> Result<Located, StoreError> {
+/// Finds the tensors of a zip archive, in an entry of it or where they usually are.
+pub(crate) fn locate(path: &Path, file: File, entry: Option<&str>) -> Result<Located, StoreError> {
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
-    let (mut archive, program) = opened(file).map_err(wrong)?;
+    let (archive, program) = opened(file).map_err(wrong)?;
     let objects = pickle::run(&program).map_err(wrong)?;
-    let found = state_dict::find(&objects).map_err(wrong)?;
+    let found = state_dict::find(&objects, entry).map_err(wrong)?;
     tensors::ensure_few(&found.tensors).map_err(wrong)?;
     let mut parts = Vec::with_capacity(found.tensors.len());
     for (name, tensor) in &found.tensors {
         let dtype = dtype_of(tensor.element).map_err(|found| {
             let (name, found) = (shown(name), found.to_owned());
-            StoreError::UnsupportedType { path: path.to_owned(), name, found }
+            StoreError::UnsupportedType { path: path.to_owned(), name, found, in_series: true }
         })?;
         let size = dtype.bitsize() as u64 / 8;
         parts.push((*name, *tensor, Part::new(&archive, name, tensor, size).map_err(wrong)?));
     }
     tensors::ensure_sane(&archive, &parts).map_err(wrong)?;
     let entries: BTreeSet<&str> = parts.iter().map(|(_, _, part)| part.entry.as_str()).collect();
+    let mut checks = Vec::with_capacity(entries.len());
     for entry in entries {
-        archive.verify(entry).map_err(wrong)?;
+        checks.extend(archive.check_of(entry).map_err(wrong)?);
     }
     let mut located = BTreeMap::new();
     for (name, tensor, part) in &parts {
@@ -67,7 +74,8 @@ pub(crate) fn locate(path: &Path, file: File) -> Result<Located, StoreError> {
         let tensor = LocatedTensor { dtype, shape, start, strides: strides(tensor) };
         located.insert((*name).to_owned(), tensor);
     }
-    Ok(Located { tensors: located, step: state_dict::step(&objects) })
+    let entry = entry.or(found.entry).map(str::to_owned);
+    Ok(Located { tensors: located, step: state_dict::step(&objects), entry, checks })
 }
 
 fn strides(tensor: &StridedTensor<'_>) -> Option<Vec<u64>> {

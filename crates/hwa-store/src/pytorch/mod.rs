@@ -26,6 +26,7 @@ use crate::checkpoint_error::CheckpointError;
 use crate::error::StoreError;
 
 use archive::Archive;
+pub(crate) use archive::Check;
 pub(crate) use located::{LocatedTensor, locate};
 
 /// The longest pickle that is read. Numbers are outside of it: tens of bytes per tensor.
@@ -41,7 +42,7 @@ pub(crate) fn read(path: &Path, file: File) -> Result<(Weights, Option<String>),
     let wrong = |source| StoreError::Checkpoint { path: path.to_owned(), source };
     let (mut archive, program) = opened(file).map_err(wrong)?;
     let objects = pickle::run(&program).map_err(wrong)?;
-    let found = state_dict::find(&objects).map_err(wrong)?;
+    let found = state_dict::find(&objects, None).map_err(wrong)?;
     let weights = tensors::read(path, &mut archive, &found.tensors)?;
     Ok((weights, found.entry.map(str::to_owned)))
 }

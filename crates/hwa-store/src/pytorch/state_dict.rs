@@ -23,14 +23,20 @@ pub(super) struct Found<'o, 'a> {
     pub(super) tensors: BTreeMap<&'a str, &'o StridedTensor<'a>>,
 }
 
-/// Finds the state dict.
-pub(super) fn find<'o, 'a>(objects: &'o Objects<'a>) -> Result<Found<'o, 'a>, CheckpointError> {
+/// Finds the state dict: the one in `wanted`, or else the whole or the first of the usual entries.
+pub(super) fn find<'o, 'a>(
+    objects: &'o Objects<'a>,
+    wanted: Option<&str>,
+) -> Result<Found<'o, 'a>, CheckpointError> {
     let Value::Dict(entries) = objects.root() else {
         return Err(nothing(kind_of(objects.root()).to_owned()));
     };
     let Some(entries) = by_name(objects, entries)? else {
         return Err(nothing("a dict whose keys are not all texts".to_owned()));
     };
+    if let Some(wanted) = wanted {
+        return find_wanted(objects, &entries, wanted);
+    }
     if let Contents::Tensors(tensors) = contents(objects, &entries) {
         return Ok(Found { entry: None, tensors });
     }
@@ -52,7 +58,63 @@ pub(super) fn find<'o, 'a>(objects: &'o Objects<'a>) -> Result<Found<'o, 'a>, Ch
             Contents::Others => {}
         }
     }
-    Err(nothing(listed(entries.keys())))
+    let hint = nested(objects, &entries);
+    let found = listed(entries.keys());
+    Err(CheckpointError::NoStateDict { expected: listed(ENTRIES.iter()), found, hint })
+}
+
+/// The place of a state dict in an entry, or in an entry of one.
+fn nested(objects: &Objects<'_>, entries: &BTreeMap<&str, Id>) -> Option<String> {
+    entries.iter().find_map(|(name, id)| {
+        let Value::Dict(inner) = objects.get(*id) else { return None };
+        let inner = by_name(objects, inner).ok().flatten()?;
+        if let Contents::Tensors(_) = contents(objects, &inner) {
+            return Some(shown(name));
+        }
+        let holds = |(_, id): &(&&str, &Id)| match objects.get(**id) {
+            Value::Dict(tensors) => by_name(objects, tensors)
+                .ok()
+                .flatten()
+                .is_some_and(|t| matches!(contents(objects, &t), Contents::Tensors(_))),
+            _ => false,
+        };
+        inner.iter().find(holds).map(|(key, _)| format!("{}.{}", shown(name), shown(key)))
+    })
+}
+
+/// Finds the state dict in an entry, or in an entry of an entry: `ema`, or `ema.shadow`.
+fn find_wanted<'o, 'a>(
+    objects: &'o Objects<'a>,
+    entries: &BTreeMap<&'a str, Id>,
+    wanted: &str,
+) -> Result<Found<'o, 'a>, CheckpointError> {
+    let missing = |found: String| CheckpointError::NoEntry { wanted: shown(wanted), found };
+    // A key may hold dots itself, so that the longest one that is there counts.
+    let dots = wanted.match_indices('.').map(|(at, _)| at);
+    let mut held = dots.chain([wanted.len()]).filter_map(|end| {
+        let (entry, id) = entries.get_key_value(&wanted[..end])?;
+        Some((end, *entry, *id))
+    });
+    let Some((end, entry, id)) = held.next_back() else {
+        return Err(missing(listed(entries.keys())));
+    };
+    let Value::Dict(inner) = objects.get(id) else {
+        return Err(missing(format!("{} in `{}`", kind_of(objects.get(id)), shown(entry))));
+    };
+    let Some(inner) = by_name(objects, inner)? else {
+        return Err(missing(format!("keys in `{}` that are not all texts", shown(entry))));
+    };
+    if end < wanted.len() {
+        return find_wanted(objects, &inner, &wanted[end + 1..]).map_err(|error| match error {
+            CheckpointError::NoEntry { found, .. } => missing(found),
+            other => other,
+        });
+    }
+    match contents(objects, &inner) {
+        Contents::Tensors(tensors) => Ok(Found { entry: Some(entry), tensors }),
+        Contents::Mixed { other } => Err(CheckpointError::NotATensor { name: shown(other) }),
+        Contents::Others => Err(missing(format!("{} in `{}`", listed(inner.keys()), shown(entry)))),
+    }
 }
 
 /// The names under which training scripts save how far they are, the finest first.
@@ -112,7 +174,7 @@ fn by_name<'a>(
 }
 
 fn nothing(found: String) -> CheckpointError {
-    CheckpointError::NoStateDict { expected: listed(ENTRIES.iter()), found }
+    CheckpointError::NoStateDict { expected: listed(ENTRIES.iter()), found, hint: None }
 }
 
 fn listed<'n>(names: impl ExactSizeIterator<Item = &'n &'n str>) -> String {

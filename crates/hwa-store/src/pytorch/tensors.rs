@@ -35,7 +35,7 @@ pub(super) fn read(
     for (name, tensor) in tensors {
         let size = size_of(name, tensor.element).map_err(|found| {
             let (name, found) = (shown(name), found.to_owned());
-            StoreError::UnsupportedType { path: path.to_owned(), name, found }
+            StoreError::UnsupportedType { path: path.to_owned(), name, found, in_series: false }
         })?;
         let part = Part::new(archive, name, tensor, size).map_err(wrong)?;
         parts.push((*name, *tensor, part));

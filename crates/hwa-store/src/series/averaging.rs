@@ -56,6 +56,15 @@ impl<'a> Averaging<'a> {
         self.write_all(&[(window.clone(), path.to_owned())])
     }
 
+    /// Writes the average of a window for a short time: it appears whole, but nobody waits for
+    /// the disk, so that a power failure may leave half of it.
+    pub fn write_unflushed(&self, window: &Window, path: &Path) -> Result<(), SeriesError> {
+        for file in self.begin(&[(window.clone(), path.to_owned())])?.0 {
+            file.unflushed().appear()?;
+        }
+        Ok(())
+    }
+
     /// Writes the averages of several windows. All of them appear, or none.
     pub fn write_all(&self, outputs: &[(Window, PathBuf)]) -> Result<(), SeriesError> {
         let mut finished: Vec<FinishedFile> = Vec::new();
@@ -156,6 +165,15 @@ impl<'a> Averaging<'a> {
         Pass { sources, planned, windows, scheme, non_finite, limits, watch }
     }
 
+    /// Whose batch-norm statistics the average of a window has: those of its only member fit.
+    pub fn statistics(&self, window: &Window) -> &'static str {
+        match (self.series.has_statistics(), window.members()) {
+            (false, _) => "none",
+            (true, [_]) => "of the checkpoint",
+            (true, _) => "averaged",
+        }
+    }
+
     /// What the newest member says about its network goes on to be true; the rest is new.
     fn about(&self, window: &Window) -> About {
         let sources = &self.series.sources;
@@ -165,7 +183,7 @@ impl<'a> Averaging<'a> {
         };
         let mut metadata = newest.metadata().clone();
         metadata.retain(|key, _| !OF_ONE.contains(&key.as_str()));
-        let statistics = if self.series.has_statistics() { "averaged" } else { "none" };
+        let statistics = self.statistics(window);
         let spec = window
             .spec()
             .map(|spec| json!({ "length": spec.length, "stride": spec.stride, "at": window.at() }));
@@ -176,6 +194,9 @@ impl<'a> Averaging<'a> {
         };
         let names = window.members().iter().filter_map(|member| self.series.names.get(*member));
         let names: Vec<&str> = names.map(String::as_str).collect();
+        metadata.remove("chosen_by");
+        let chosen_by = window.chosen_by.clone();
+        metadata.extend(chosen_by.map(|what| ("chosen_by".to_owned(), what.into())));
         metadata.extend([
             ("kind".to_owned(), Value::from("average")),
             ("average".to_owned(), how),

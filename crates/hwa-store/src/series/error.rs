@@ -36,10 +36,15 @@ pub enum SeriesError {
     #[error("no checkpoints to average")]
     Nothing,
     /// There is one checkpoint.
-    #[error("{} is the only checkpoint: an average needs two or more", path.display())]
+    #[error(
+        "{} is the only checkpoint: an average needs two or more{}", path.display(),
+        if passed_over.is_empty() { String::new() } else { format!("; passed over: {}", names(passed_over)) }
+    )]
     Single {
         /// The checkpoint.
         path: PathBuf,
+        /// Files beside it that were taken for something else.
+        passed_over: Vec<PathBuf>,
     },
     /// All, or all but one, hold NaN or infinities.
     #[error("only {left} of {all} checkpoints are without NaN or infinite values")]

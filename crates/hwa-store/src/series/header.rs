@@ -1,4 +1,4 @@
-//! The header of a safetensors file, read and checked without the numbers behind it.
+//! What a file says about its tensors, read and checked without the numbers behind it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,10 @@ use safetensors::{Dtype, SafeTensorError};
 
 use super::positioned::{Keep, PositionedFile};
 use super::tensor::StoredTensor;
+use crate::checkpoint_error::CheckpointError;
+use crate::content::{self, Content};
 use crate::error::StoreError;
+use crate::pytorch::{self, Check};
 use crate::tensor_file::{METADATA_KEY, Metadata, role_of};
 
 /// The bytes that say how long the header is.
@@ -18,7 +21,7 @@ const LENGTH: u64 = 8;
 /// The longest header, as in the `safetensors` crate.
 const LONGEST: u64 = 100_000_000;
 
-/// One safetensors file.
+/// One file of safetensors or of `torch.save`.
 #[derive(Debug)]
 pub(crate) struct TensorFile {
     pub(crate) file: PositionedFile,
@@ -27,11 +30,49 @@ pub(crate) struct TensorFile {
     pub(crate) metadata: Metadata,
     /// What others say about the file.
     pub(crate) foreign: BTreeMap<String, String>,
+    /// How far the training was, if that is not among what others say.
+    pub(crate) step: Option<u64>,
+    /// Checksums that were not compared yet.
+    pub(crate) checks: Vec<Check>,
 }
 
 impl TensorFile {
+    /// Opens a file that its content tells. Of a training checkpoint, `entry` is the one that
+    /// holds the weights, if it is not one of the usual ones.
+    pub(crate) fn open(path: &Path, keep: Keep, entry: Option<&str>) -> Result<Self, StoreError> {
+        let (file, content) = content::open(path)?;
+        match (content, entry) {
+            (Content::Zip, entry) => Self::of_archive(path, file, keep, entry),
+            (Content::Safetensors, None) => Self::of_safetensors(path, file, keep),
+            (Content::Safetensors, Some(entry)) => {
+                let source = CheckpointError::NoEntries { entry: entry.to_owned() };
+                Err(StoreError::Checkpoint { path: path.to_owned(), source })
+            }
+        }
+    }
+
+    fn of_archive(
+        path: &Path,
+        file: File,
+        keep: Keep,
+        entry: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let kept = file.try_clone().map_err(StoreError::io("read", path))?;
+        let located = pytorch::locate(path, file, entry)?;
+        let file = PositionedFile::new(path, kept, keep)?;
+        let stored = |(name, tensor): (String, pytorch::LocatedTensor)| {
+            let pytorch::LocatedTensor { dtype, shape, start, strides } = tensor;
+            let role = role(&Metadata::new(), &name, dtype);
+            StoredTensor { name, dtype, shape, role, file: 0, start, strides }
+        };
+        let tensors = located.tensors.into_iter().map(stored).collect();
+        let entry = located.entry.map(|entry| ("key".to_owned(), entry.into()));
+        let (metadata, foreign) = (Metadata::from_iter(entry), BTreeMap::new());
+        Ok(Self { file, tensors, metadata, foreign, step: located.step, checks: located.checks })
+    }
+
     /// Reads the header and checks that it fits the file.
-    pub(crate) fn open(path: &Path, file: File, keep: Keep) -> Result<Self, StoreError> {
+    fn of_safetensors(path: &Path, file: File, keep: Keep) -> Result<Self, StoreError> {
         let file = PositionedFile::new(path, file, keep)?;
         let wrong = |source| StoreError::NotSafetensors { path: path.to_owned(), source };
         let mut length = [0; LENGTH as usize];
@@ -66,7 +107,8 @@ impl TensorFile {
         for (name, info) in header.tensors() {
             tensors.push(stored(path, name, info, start, &metadata)?);
         }
-        Ok(Self { file, tensors, metadata, foreign })
+        let step = metadata.get("step").and_then(serde_json::Value::as_u64);
+        Ok(Self { file, tensors, metadata, foreign, step, checks: Vec::new() })
     }
 }
 
@@ -80,7 +122,7 @@ fn stored(
     let (dtype, shape) = (info.dtype, info.shape.clone());
     if !is_known(dtype) {
         let (path, found) = (path.to_owned(), dtype.to_string());
-        return Err(StoreError::UnsupportedType { path, name, found });
+        return Err(StoreError::UnsupportedType { path, name, found, in_series: true });
     }
     let start = start + info.data_offsets.0 as u64;
     let role = role(metadata, &name, dtype);

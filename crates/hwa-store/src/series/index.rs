@@ -1,4 +1,4 @@
-//! Models in several safetensors files, with an index that says which tensor is where.
+//! Models in several files, with an index that says which tensor is where.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -13,12 +13,21 @@ use crate::atomic::folder_of;
 use crate::content::open_regular;
 use crate::error::StoreError;
 
-/// How the names of indices end.
-const INDEX: &str = ".safetensors.index.json";
+/// How the names of indices end: of safetensors, and of files of `torch.save`.
+const INDICES: [&str; 2] = [".safetensors.index.json", ".bin.index.json"];
 
 /// Whether a file is one, by its name.
 pub(crate) fn is_index(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(INDEX))
+    INDICES.iter().any(|index| ends_with(path, index))
+}
+
+/// Whether an index is one of safetensors, by its name.
+pub(crate) fn is_of_safetensors(path: &Path) -> bool {
+    ends_with(path, INDICES[0])
+}
+
+fn ends_with(path: &Path, ending: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(ending))
 }
 
 /// `model.safetensors.index.json`, as Hugging Face's libraries write it.
@@ -33,15 +42,18 @@ pub(crate) fn shards(path: &Path) -> Result<BTreeSet<String>, SeriesError> {
 }
 
 /// Opens all files of an index, and checks that every tensor is where it says.
-pub(crate) fn open(path: &Path, keep: Keep) -> Result<Vec<TensorFile>, SeriesError> {
+pub(crate) fn open(
+    path: &Path,
+    keep: Keep,
+    entry: Option<&str>,
+) -> Result<Vec<TensorFile>, SeriesError> {
     let wrong = |reason: String| SeriesError::Index { path: path.to_owned(), reason };
     let index = read(path)?;
     let names: BTreeSet<&String> = index.weight_map.values().collect();
     let mut files = Vec::with_capacity(names.len());
     for (number, name) in names.iter().enumerate() {
         let shard = folder_of(path).join(name);
-        let file = open_regular(&shard)?;
-        let mut file = TensorFile::open(&shard, file, keep)?;
+        let mut file = TensorFile::open(&shard, keep, entry)?;
         for tensor in &mut file.tensors {
             tensor.file = number;
             match index.weight_map.get(&tensor.name) {

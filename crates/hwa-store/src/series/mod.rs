@@ -25,6 +25,7 @@ mod scheme;
 mod source;
 mod stream;
 mod tensor;
+mod verify;
 mod watch;
 mod window;
 mod workers;
@@ -43,7 +44,7 @@ pub use stream::NonFinite;
 pub use watch::Watch;
 pub use window::Window;
 
-use listing::Listed;
+use listing::{Listed, Listing};
 use positioned::{Keep, PositionedFile};
 use source::Source;
 
@@ -52,8 +53,6 @@ use source::Source;
 const MOST_OPEN: usize = 64;
 /// The bytes read at a time when files are read as they are.
 const PLAIN_PIECE: usize = 256 << 10;
-/// The bytes at either end of a file that tell it apart.
-const DIGESTED: usize = 64 << 10;
 
 /// Checkpoints of one model, oldest first, opened but not read.
 #[derive(Debug)]
@@ -64,6 +63,8 @@ pub struct Series {
     /// The cycles of a run, or places in the series from 1 on.
     numbers: Vec<usize>,
     by_cycle: bool,
+    by_number_in_name: bool,
+    passed_over: Vec<PathBuf>,
 }
 
 /// A member that holds NaN or infinities.
@@ -79,18 +80,30 @@ impl Series {
     /// Opens files, model folders, or all checkpoints of one folder, and checks that they have
     /// the same tensors.
     pub fn open(paths: &[PathBuf], order: Order) -> Result<Self, SeriesError> {
-        let listed = listing::list(paths)?;
+        Self::open_entry(paths, order, None)
+    }
+
+    /// As [`open`](Self::open), with the weights of training checkpoints taken from an entry:
+    /// `ema`, or `ema.shadow` for an entry of an entry.
+    pub fn open_entry(
+        paths: &[PathBuf],
+        order: Order,
+        entry: Option<&str>,
+    ) -> Result<Self, SeriesError> {
+        let Listing { members: listed, passed_over } = listing::list(paths)?;
         if let [only] = listed.as_slice() {
             // If it is one.
-            Source::open(&only.path, Keep::Closed)?;
-            return Err(SeriesError::Single { path: only.path.clone() });
+            Source::open(&only.path, Keep::Closed, entry)?;
+            return Err(SeriesError::Single { path: only.path.clone(), passed_over });
         }
-        let mut members: Vec<(Listed, Source)> = opened(listed)?;
+        let mut members: Vec<(Listed, Source)> = opened(listed, entry)?;
+        let mut by_number_in_name = false;
         match order {
             Order::Name => members.sort_by(|(a, _), (b, _)| order::by_name(&a.path, &b.path)),
             Order::Time => members.sort_by_key(|(_, source)| source.written()),
             Order::Step => {
-                let steps = steps(&members)?;
+                let steps;
+                (steps, by_number_in_name) = self::steps(&members)?;
                 let mut stepped: Vec<_> = steps.into_iter().zip(members).collect();
                 stepped.sort_by_key(|(step, _)| *step);
                 members = stepped.into_iter().map(|(_, member)| member).collect();
@@ -106,7 +119,18 @@ impl Series {
         layout::ensure_equal(&sources)?;
         let paths: Vec<&Path> = sources.iter().map(Source::path).collect();
         let names = order::names(&paths);
-        Ok(Self { sources, names, numbers, by_cycle })
+        Ok(Self { sources, names, numbers, by_cycle, by_number_in_name, passed_over })
+    }
+
+    /// Whether [`Order::Step`] had to take the last numbers in their names for steps.
+    pub fn is_by_number_in_name(&self) -> bool {
+        self.by_number_in_name
+    }
+
+    /// Files of the folder that were taken for something else than checkpoints of the series:
+    /// states of a training, and the model that a library saves beside its checkpoints at the end.
+    pub fn passed_over(&self) -> &[PathBuf] {
+        &self.passed_over
     }
 
     /// The number of checkpoints; two or more.
@@ -165,7 +189,7 @@ impl Series {
     /// All checkpoints.
     pub fn everything(&self) -> Window {
         let at = self.numbers.last().copied().unwrap_or_default();
-        Window { spec: None, at, members: (0..self.len()).collect() }
+        Window { spec: None, at, members: (0..self.len()).collect(), chosen_by: None }
     }
 
     /// Some checkpoints by their places in the series, in any order.
@@ -174,7 +198,7 @@ impl Series {
         members.sort_unstable();
         members.dedup();
         match members.last().map(|newest| (*newest, self.numbers.get(*newest))) {
-            Some((_, Some(at))) => Ok(Window { spec: None, at: *at, members }),
+            Some((_, Some(at))) => Ok(Window { spec: None, at: *at, members, chosen_by: None }),
             Some((place, None)) => Err(SeriesError::NoPlace { place, count: self.len() }),
             None => Err(SeriesError::Nothing),
         }
@@ -187,7 +211,13 @@ impl Series {
         let window = self.window_at(spec, at);
         if window.members.is_empty() || at > last {
             let first = self.numbers.first().copied().unwrap_or_default();
-            let have = format!("there are {} checkpoints, {first} to {last}", self.len());
+            let mut have = format!("there are {} checkpoints, {first} to {last}", self.len());
+            if spec.stride.get() > 1 && at <= last {
+                have.push_str(&format!(
+                    ", and none that it covers is a multiple of {}",
+                    spec.stride
+                ));
+            }
             return Err(SeriesError::EmptyWindow { at, have });
         }
         Ok(window)
@@ -203,7 +233,8 @@ impl Series {
         let covered = |number: usize| (spec.oldest(at)..=at).contains(&number);
         let members = self.numbers.iter().enumerate();
         let members = members.filter(|(_, number)| covered(**number) && spec.admits(**number));
-        Window { spec: Some(spec), at, members: members.map(|(place, _)| place).collect() }
+        let members = members.map(|(place, _)| place).collect();
+        Window { spec: Some(spec), at, members, chosen_by: None }
     }
 
     /// Reads everything to find the members that hold NaN or infinities.
@@ -236,25 +267,19 @@ impl Series {
         }
     }
 
-    /// A number that tells series apart, by the names and sizes of their files and by what they
-    /// begin and end with: weights that were trained anew are others there, too.
-    pub fn digest(&self) -> Result<u32, SeriesError> {
-        let mut hasher = crc32fast::Hasher::new();
-        let mut bytes = vec![0; DIGESTED];
-        for ((source, name), number) in self.sources.iter().zip(&self.names).zip(&self.numbers) {
-            hasher.update(name.as_bytes());
-            hasher.update(&(*number as u64).to_le_bytes());
-            for file in source.files() {
-                let length = file.length();
-                hasher.update(&length.to_le_bytes());
-                let piece = usize::try_from(length).unwrap_or(DIGESTED).min(DIGESTED);
-                for start in [0, length - piece as u64] {
-                    file.read(start, &mut bytes[..piece])?;
-                    hasher.update(&bytes[..piece]);
-                }
-            }
-        }
-        Ok(hasher.finalize())
+    /// Of each checkpoint a number that tells it from others: by its layout, the length of its
+    /// files, what every tensor begins and ends with, and the checksums that it has. Weights that
+    /// were trained anew are others in all tensors.
+    pub fn digests(&self) -> Result<Vec<u32>, SeriesError> {
+        let digests: Vec<Mutex<u32>> = self.sources.iter().map(|_| Mutex::new(0)).collect();
+        let threads = Limits::default().threads.get();
+        workers::share(threads, self.len(), Vec::new, |buffer, number| {
+            let digest = self.sources[number].digest(buffer)?;
+            *digests[number].lock().unwrap_or_else(PoisonError::into_inner) = digest;
+            Ok::<(), SeriesError>(())
+        })?;
+        let of = |digest: Mutex<u32>| digest.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(digests.into_iter().map(of).collect())
     }
 
     /// Reads all files as they are and does nothing with them: how fast this machine reads.
@@ -277,17 +302,17 @@ impl Series {
 }
 
 /// The steps of all checkpoints: all as they state them, or all by the last numbers in their
-/// names, which may count something else.
-fn steps(members: &[(Listed, Source)]) -> Result<Vec<u64>, SeriesError> {
+/// names, which may count something else; and whether it is the latter.
+fn steps(members: &[(Listed, Source)]) -> Result<(Vec<u64>, bool), SeriesError> {
     let sources = || members.iter().map(|(_, source)| source);
     let stated: Option<Vec<u64>> = sources().map(Source::step).collect();
     if let Some(stated) = stated {
-        return Ok(stated);
+        return Ok((stated, false));
     }
     let paths: Vec<&Path> = sources().map(Source::path).collect();
     let named = order::numbers(&paths);
     if let Some(named) = named.iter().copied().collect() {
-        return Ok(named);
+        return Ok((named, true));
     }
     let without =
         sources().zip(&named).find(|(source, named)| source.step().is_none() && named.is_none());
@@ -306,8 +331,8 @@ fn steps(members: &[(Listed, Source)]) -> Result<Vec<u64>, SeriesError> {
     }
 }
 
-/// Opens checkpoints, several at a time: checksums of PyTorch's files are compared.
-fn opened(listed: Vec<Listed>) -> Result<Vec<(Listed, Source)>, SeriesError> {
+/// Opens checkpoints, several at a time.
+fn opened(listed: Vec<Listed>, entry: Option<&str>) -> Result<Vec<(Listed, Source)>, SeriesError> {
     let mut files = 0;
     let mut keeps = Vec::with_capacity(listed.len());
     for Listed { path, .. } in &listed {
@@ -321,7 +346,7 @@ fn opened(listed: Vec<Listed>) -> Result<Vec<(Listed, Source)>, SeriesError> {
         listed.len(),
         || (),
         |(), number| {
-            let source = Source::open(&listed[number].path, keeps[number])?;
+            let source = Source::open(&listed[number].path, keeps[number], entry)?;
             *slots[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
             Ok::<(), SeriesError>(())
         },

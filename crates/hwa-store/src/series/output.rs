@@ -69,7 +69,12 @@ impl OutputFile {
     /// Flushes it to the disk; it is still beside its place.
     pub(crate) fn flush(self) -> Result<FinishedFile, StoreError> {
         self.file.sync_all().map_err(StoreError::io("write", &self.path))?;
-        Ok(FinishedFile { path: self.path, beside: self.beside })
+        Ok(self.unflushed())
+    }
+
+    /// Leaves it to the system when it comes to the disk; it is still beside its place.
+    pub(crate) fn unflushed(self) -> FinishedFile {
+        FinishedFile { path: self.path, beside: self.beside }
     }
 }
 
@@ -81,14 +86,17 @@ pub(crate) struct FinishedFile {
 }
 
 impl FinishedFile {
-    /// Puts it in its place.
+    /// Puts it in its place, and flushes that.
     pub(crate) fn rename(self) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        self.appear()?;
+        sync_folder(folder_of(&path)).map_err(StoreError::io("write", &path))
+    }
+
+    /// Puts it in its place.
+    pub(crate) fn appear(self) -> Result<(), StoreError> {
         let Self { path, beside } = self;
-        let rename = || {
-            beside.persist(&path).map_err(|error| error.error)?;
-            sync_folder(folder_of(&path))
-        };
-        rename().map_err(StoreError::io("write", &path))
+        beside.persist(&path).map_err(|error| StoreError::io("write", &path)(error.error))
     }
 }
 
@@ -122,7 +130,12 @@ impl<'a> InMemory<'a> {
             let bytes = bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
             let values = values_of(planned.dtype, &bytes).ok_or_else(|| {
                 let (name, found) = (planned.name.clone(), planned.dtype.to_string());
-                StoreError::UnsupportedType { path: place.to_owned(), name, found }
+                StoreError::UnsupportedType {
+                    path: place.to_owned(),
+                    name,
+                    found,
+                    in_series: false,
+                }
             })?;
             let tensor = Tensor::new(planned.role, planned.shape.clone(), values);
             weights.insert(&planned.name, tensor.map_err(wrong)?).map_err(wrong)?;

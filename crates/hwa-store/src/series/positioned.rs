@@ -50,7 +50,7 @@ impl PositionedFile {
             Some(file) => file.read_exact_at(into, start),
             None => {
                 let file = File::open(&self.path)?;
-                self.ensure_unchanged(&file.metadata()?)?;
+                self.ensure_same(&file.metadata()?)?;
                 Shared::new(file).read_exact_at(into, start)
             }
         };
@@ -60,7 +60,18 @@ impl PositionedFile {
         })
     }
 
-    fn ensure_unchanged(&self, now: &Metadata) -> io::Result<()> {
+    /// Whether the file is as it was when it was opened: its length, and when it was written.
+    /// A file that stays open is asked itself: one that took its place by renaming is not read.
+    pub(crate) fn ensure_unchanged(&self) -> Result<(), StoreError> {
+        let about = match &self.kept {
+            Some(file) => file.metadata(),
+            None => std::fs::metadata(&self.path),
+        };
+        let same = about.and_then(|about| self.ensure_same(&about));
+        same.map_err(StoreError::io("read", &self.path))
+    }
+
+    fn ensure_same(&self, now: &Metadata) -> io::Result<()> {
         let same = now.len() == self.length && now.modified().ok() == self.written;
         if same { Ok(()) } else { Err(changed()) }
     }
@@ -98,6 +109,10 @@ impl Shared {
         std::os::unix::fs::FileExt::read_exact_at(&self.file, into, start)
     }
 
+    fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
     /// Waits until it is on the disk.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
@@ -124,6 +139,10 @@ impl Shared {
 
     fn read_exact_at(&self, into: &mut [u8], start: u64) -> io::Result<()> {
         io::Read::read_exact(&mut *self.at(start)?, into)
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        self.at(0)?.metadata()
     }
 
     /// Waits until it is on the disk.

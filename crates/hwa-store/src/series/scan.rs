@@ -9,6 +9,7 @@ use super::error::SeriesError;
 use super::layout::Planned;
 use super::source::Source;
 use super::stream::pieces;
+use super::verify::verify;
 use super::watch::Watch;
 use super::workers::share;
 
@@ -19,6 +20,7 @@ pub(crate) fn first_bad_tensors(
     limits: Limits,
     watch: Watch<'_>,
 ) -> Result<Vec<Option<usize>>, SeriesError> {
+    verify(sources, limits.threads.get(), watch)?;
     let tensors = || sources.iter().flat_map(|source| source.tensors());
     let gathered = tensors().map(|tensor| tensor.num_gathered_bytes()).max().unwrap_or(0);
     let widest = tensors().map(|tensor| tensor.width()).max().unwrap_or(1);
@@ -51,5 +53,8 @@ pub(crate) fn first_bad_tensors(
         (watch.progress)(read.fetch_add(length, Ordering::Relaxed) + length);
         Ok(())
     })?;
+    for source in sources {
+        source.ensure_unchanged()?;
+    }
     Ok(bad.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,23 +1,26 @@
 //! A member of a series: a checkpoint that is opened, and read in pieces.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use crc32fast::Hasher;
 use hwa_core::Role;
 use safetensors::Dtype;
 
 use super::error::SeriesError;
-use super::header::{self, TensorFile};
+use super::header::TensorFile;
 use super::index;
 use super::positioned::{Keep, PositionedFile};
 use super::tensor::StoredTensor;
-use crate::content::{self, Content};
 use crate::error::StoreError;
 use crate::prefixes::strip_names;
-use crate::pytorch;
+use crate::pytorch::Check;
 use crate::tensor_file::{Metadata, forget_roles};
+
+/// The bytes at either end of a tensor that tell it apart.
+const DIGESTED: usize = 4 << 10;
 
 /// An open checkpoint.
 #[derive(Debug)]
@@ -29,16 +32,20 @@ pub(crate) struct Source {
     metadata: Metadata,
     foreign: BTreeMap<String, String>,
     step: Option<u64>,
+    /// Checksums by the numbers of their files, and whether they were compared.
+    checks: Vec<(usize, Check)>,
+    is_verified: AtomicBool,
 }
 
 impl Source {
-    /// Opens a file of safetensors, an index of several, or a file of `torch.save`. Names lose
+    /// Opens a file of safetensors, a file of `torch.save`, or an index of several. Names lose
     /// the prefixes of wrappers, as in `read_checkpoint`.
-    pub(crate) fn open(path: &Path, keep: Keep) -> Result<Self, SeriesError> {
-        let mut source = match index::is_index(path) {
-            true => Self::of_files(path, index::open(path, keep)?)?,
-            false => Self::of_file(path, keep)?,
+    pub(crate) fn open(path: &Path, keep: Keep, entry: Option<&str>) -> Result<Self, SeriesError> {
+        let parts = match index::is_index(path) {
+            true => index::open(path, keep, entry)?,
+            false => vec![TensorFile::open(path, keep, entry)?],
         };
+        let mut source = Self::of_files(path, parts);
         let named = std::mem::take(&mut source.tensors);
         let named: BTreeMap<String, StoredTensor> =
             named.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
@@ -51,47 +58,79 @@ impl Source {
         Ok(source)
     }
 
-    fn of_file(path: &Path, keep: Keep) -> Result<Self, SeriesError> {
-        let (file, content) = content::open(path)?;
-        match content {
-            Content::Safetensors => Self::of_files(path, vec![TensorFile::open(path, file, keep)?]),
-            Content::Zip => Self::of_archive(path, file, keep),
-        }
-    }
-
-    fn of_files(path: &Path, parts: Vec<TensorFile>) -> Result<Self, SeriesError> {
-        let mut source = Self::empty(path);
+    fn of_files(path: &Path, parts: Vec<TensorFile>) -> Self {
+        let (files, tensors) = (Vec::new(), Vec::new());
+        let (metadata, foreign) = (Metadata::new(), BTreeMap::new());
+        let path = path.to_owned();
+        let (checks, is_verified) = (Vec::new(), AtomicBool::new(false));
+        let mut source =
+            Self { path, files, tensors, metadata, foreign, step: None, checks, is_verified };
         for part in parts {
+            let number = source.files.len();
+            source.checks.extend(part.checks.into_iter().map(|check| (number, check)));
             source.files.push(part.file);
             source.tensors.extend(part.tensors);
             source.metadata.extend(part.metadata);
             source.foreign.extend(part.foreign);
+            source.step = source.step.or(part.step);
         }
-        let own = source.metadata.get("step").and_then(serde_json::Value::as_u64);
         let number = |key: &&str| source.foreign.get(*key)?.parse().ok();
-        source.step = own.or_else(|| ["global_step", "step", "epoch"].iter().find_map(number));
-        Ok(source)
+        let stated = || ["global_step", "step", "epoch"].iter().find_map(number);
+        source.step = source.step.or_else(stated);
+        source
     }
 
-    fn of_archive(path: &Path, file: File, keep: Keep) -> Result<Self, SeriesError> {
-        let kept = file.try_clone().map_err(StoreError::io("read", path))?;
-        let located = pytorch::locate(path, file)?;
-        let mut source = Self::empty(path);
-        source.files.push(PositionedFile::new(path, kept, keep)?);
-        source.step = located.step;
-        let stored = |(name, tensor): (String, pytorch::LocatedTensor)| {
-            let pytorch::LocatedTensor { dtype, shape, start, strides } = tensor;
-            let role = header::role(&Metadata::new(), &name, dtype);
-            StoredTensor { name, dtype, shape, role, file: 0, start, strides }
-        };
-        source.tensors = located.tensors.into_iter().map(stored).collect();
-        Ok(source)
+    /// A number that tells it from others.
+    pub(crate) fn digest(&self, buffer: &mut Vec<u8>) -> Result<u32, StoreError> {
+        let mut hasher = Hasher::new();
+        for file in &self.files {
+            hasher.update(&file.length().to_le_bytes());
+        }
+        for (_, check) in &self.checks {
+            hasher.update(&check.checksum.to_le_bytes());
+        }
+        for tensor in &self.tensors {
+            hasher.update(tensor.name.as_bytes());
+            let dimensions = tensor.shape.iter().flat_map(|d| (*d as u64).to_le_bytes());
+            hasher.update(&dimensions.collect::<Vec<u8>>());
+            let span = tensor.num_spanned_bytes();
+            buffer.resize(span.min(DIGESTED), 0);
+            for at in [0, span - buffer.len()] {
+                self.files[tensor.file].read(tensor.start + at as u64, buffer)?;
+                hasher.update(buffer);
+            }
+        }
+        Ok(hasher.finalize())
     }
 
-    fn empty(path: &Path) -> Self {
-        let (files, tensors) = (Vec::new(), Vec::new());
-        let (metadata, foreign) = (Metadata::new(), BTreeMap::new());
-        Self { path: path.to_owned(), files, tensors, metadata, foreign, step: None }
+    /// Whether there are checksums that nobody has compared yet.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.checks.is_empty() || self.is_verified.load(Ordering::Relaxed)
+    }
+
+    /// Compares the checksums, reading through a buffer.
+    pub(crate) fn verify(&self, buffer: &mut [u8]) -> Result<(), StoreError> {
+        for (number, check) in &self.checks {
+            let file = &self.files[*number];
+            let (mut hasher, mut done) = (Hasher::new(), 0);
+            while done < check.length {
+                let left = usize::try_from(check.length - done).unwrap_or(usize::MAX);
+                let length = left.min(buffer.len());
+                let piece = &mut buffer[..length];
+                file.read(check.start + done, piece)?;
+                hasher.update(piece);
+                done += length as u64;
+            }
+            let wrong = |source| StoreError::Checkpoint { path: file.path().to_owned(), source };
+            check.compare(hasher).map_err(wrong)?;
+        }
+        self.is_verified.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether its files are those that were opened, as far as that can be seen.
+    pub(crate) fn ensure_unchanged(&self) -> Result<(), StoreError> {
+        self.files.iter().try_for_each(PositionedFile::ensure_unchanged)
     }
 
     /// The checkpoint's place.

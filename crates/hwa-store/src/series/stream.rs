@@ -14,6 +14,7 @@ use super::error::SeriesError;
 use super::layout::{Planned, in_file_order};
 use super::scheme::Scheme;
 use super::source::Source;
+use super::verify::verify;
 use super::watch::Watch;
 use super::workers::share;
 use crate::error::StoreError;
@@ -81,6 +82,8 @@ impl Pass<'_> {
             self.scheme.check(window.len())?;
         }
         let used = self.used();
+        let members = used.iter().map(|member| self.sources[*member]);
+        verify(&members.collect::<Vec<_>>(), self.limits.threads.get(), self.watch)?;
         let held = match self.windows {
             [_] => used.len().min(Scheme::group(0)),
             _ => used.len(),
@@ -107,7 +110,11 @@ impl Pass<'_> {
             let before = read.fetch_add(bytes as u64, Ordering::Relaxed);
             (self.watch.progress)(before + bytes as u64);
             Ok(())
-        })
+        })?;
+        for member in used {
+            self.sources[member].ensure_unchanged()?;
+        }
+        Ok(())
     }
 
     /// The bytes that a run reads.
@@ -234,15 +241,18 @@ impl Pass<'_> {
         let planned = &self.planned[piece.tensor];
         let sums = &scratch.sums[..piece.length];
         let members = self.windows[window];
-        if self.non_finite == NonFinite::Refuse && !all_finite(sums) {
+        let is_summed = all_finite(sums);
+        if self.non_finite == NonFinite::Refuse && !is_summed {
             self.ensure_finite(piece, members)?;
         }
         let result = &mut scratch.result[..piece.length * planned.width()];
         let value_type = planned.float.unwrap_or(ValueType::I64);
         finish(value_type, sums, self.scheme.divisor(members.len()), result);
-        // Of their own type finite members have a finite mean, but for the very largest.
-        let narrowed = self.float(piece).is_some_and(|own| own != value_type);
-        if self.non_finite == NonFinite::Refuse && narrowed && !is_finite(value_type, result) {
+        // A mean lies between its members. Sums of the largest numbers, weights below zero and
+        // narrow types need a look.
+        let is_mean = matches!(self.scheme, Scheme::Mean) && self.float(piece) == planned.float;
+        let may_not_be = !(is_summed && is_mean) && self.non_finite == NonFinite::Refuse;
+        if may_not_be && !is_finite(value_type, result) {
             let tensor = self.sources[0].tensors()[piece.tensor].name.clone();
             return Err(SeriesError::TooLarge { tensor, value_type });
         }

@@ -55,6 +55,14 @@ impl StoredTensor {
         usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(self.width())
     }
 
+    /// The bytes of the file from its first element to its last.
+    pub(crate) fn num_spanned_bytes(&self) -> usize {
+        match self.strides {
+            None => self.num_elements() * self.width(),
+            Some(_) => self.num_gathered_bytes(),
+        }
+    }
+
     /// Reads the elements from `first` on that fill `into`, in row-major order.
     pub(crate) fn read(
         &self,

@@ -132,6 +132,9 @@ def training(weights):
     }
     save("training.pth", content, weights, "model")
     save("training_protocol_5.pth", content, weights, "model", protocol=5)
+    moving = {key: value + 1 for key, value in weights.items()}
+    two = {"model": weights, "ema": {"decay": 0.99, "shadow": moving}, "a.b": moving}
+    save("two_states.pt", two, weights, "model")
 
 
 def views():

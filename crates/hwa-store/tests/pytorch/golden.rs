@@ -36,7 +36,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 fn what_pytorch_saved_comes_back_bit_for_bit() {
     let expected = fs::read_to_string(golden("pytorch.json")).unwrap();
     let expected: Expected = serde_json::from_str(&expected).unwrap();
-    assert_eq!(expected.files.len(), 14);
+    assert_eq!(expected.files.len(), 15);
     for (file, expected) in expected.files {
         let found = read_checkpoint(&golden(&file)).unwrap();
         assert_eq!(found.format, Format::Pytorch);

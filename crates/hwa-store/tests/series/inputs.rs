@@ -133,6 +133,94 @@ fn a_model_in_several_files_is_one_member() {
 }
 
 #[test]
+fn an_index_may_be_of_files_of_pytorch() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 1..=2 {
+        let model = folder.path().join(format!("checkpoint-{number}"));
+        fs::create_dir(&model).unwrap();
+        let parts = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"];
+        fs::copy(golden("plain.pt"), model.join(parts[0])).unwrap();
+        // Its contents tell what a file is, not its name.
+        write_tensors(&model.join(parts[1]), &single(number as f32), &Metadata::new()).unwrap();
+        let names = read_checkpoint(&golden("plain.pt")).unwrap().weights;
+        let map = names.iter().map(|(name, _)| (name, parts[0])).chain([("w", parts[1])]);
+        let map: std::collections::BTreeMap<&str, &str> = map.collect();
+        let index = serde_json::json!({ "weight_map": map }).to_string();
+        fs::write(model.join("pytorch_model.bin.index.json"), index).unwrap();
+    }
+    let series = Series::open(&[folder.path().to_owned()], Order::Name).unwrap();
+    let found = Averaging::new(&series).weights(&series.everything()).unwrap();
+    let plain = read_checkpoint(&golden("plain.pt")).unwrap().weights;
+    assert_eq!((series.len(), found.len()), (2, plain.len() + 1));
+    assert_eq!(found.get("w").unwrap().values(), &Values::F32(vec![1.5]));
+    for (name, tensor) in plain.iter() {
+        assert_eq!(found.get(name).unwrap().values(), tensor.values(), "{name}");
+    }
+}
+
+#[test]
+fn weights_may_be_in_an_entry_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.pt", "b.pt"].map(|name| folder.path().join(name));
+    for path in &paths {
+        fs::copy(golden("two_states.pt"), path).unwrap();
+    }
+    let open = |entry| Series::open_entry(&paths, Order::Name, entry);
+    let bias = |entry| {
+        let series = open(entry).unwrap();
+        let mean = Averaging::new(&series).weights(&series.everything()).unwrap();
+        mean.get("head.bias").unwrap().values().clone()
+    };
+    let Values::F32(usual) = bias(None) else { panic!("no f32") };
+    let moving = Values::F32(usual.iter().map(|value| value + 1.0).collect());
+    assert_eq!(bias(Some("model")), Values::F32(usual));
+    // An entry of an entry, and a key with a dot in it.
+    assert_eq!((bias(Some("ema.shadow")), bias(Some("a.b"))), (moving.clone(), moving));
+    for (entry, told) in [
+        ("ema", "under the key `ema`; found `decay`, `shadow` in `ema`"),
+        ("shadow", "no state dict under the key `shadow`; found `a.b`, `ema`, `model`"),
+        ("ema.other", "under the key `ema.other`; found `decay`, `shadow`"),
+        ("model.x", "under the key `model.x`; found `bn.bias`"),
+        ("ema.decay", "under the key `ema.decay`; found an object without tensors in `decay`"),
+        ("", "under the key ``; found"),
+        (".", "under the key `.`; found"),
+    ] {
+        let error = open(Some(entry)).unwrap_err().to_string();
+        assert!(error.contains(told), "{entry}: {error}");
+    }
+    let plain = saved(folder.path(), &[single(1.0), single(2.0)]);
+    let error = Series::open_entry(&[plain], Order::Name, Some("ema")).unwrap_err().to_string();
+    assert!(error.contains("no key `ema` in it"), "{error}");
+}
+
+#[test]
+fn the_last_model_of_a_training_counts_once() {
+    // As the `Trainer` of `transformers` leaves a folder.
+    let folder = tempfile::tempdir().unwrap();
+    for number in 1..=2 {
+        let model = folder.path().join(format!("checkpoint-{number}"));
+        fs::create_dir(&model).unwrap();
+        write_tensors(&model.join("model.safetensors"), &single(number as f32), &Metadata::new())
+            .unwrap();
+    }
+    let last = folder.path().join("model.safetensors");
+    write_tensors(&last, &single(2.0), &Metadata::new()).unwrap();
+    fs::write(folder.path().join("training_args.bin"), "not for an average").unwrap();
+    let open = || Series::open(&[folder.path().to_owned()], Order::Name).unwrap();
+    let series = open();
+    assert_eq!((series.len(), mean_of(&series)), (2, 1.5));
+    let names: Vec<_> = series.passed_over().iter().map(|path| path.file_name().unwrap()).collect();
+    assert_eq!(names, ["training_args.bin", "model.safetensors"]);
+    // One checkpoint is not two because of it.
+    fs::remove_dir_all(folder.path().join("checkpoint-2")).unwrap();
+    let single = Series::open(&[folder.path().to_owned()], Order::Name).unwrap_err().to_string();
+    assert!(single.ends_with("passed over: training_args.bin, model.safetensors"), "{single}");
+    // A file that nobody calls so is a checkpoint of its own.
+    fs::rename(last, folder.path().join("optimizers-choice.safetensors")).unwrap();
+    assert_eq!((open().len(), open().passed_over().len()), (2, 1));
+}
+
+#[test]
 fn no_model_folder_is_passed_over_for_what_lies_beside_its_weights() {
     // As `transformers` writes them, before and since it prefers safetensors.
     let folder = tempfile::tempdir().unwrap();
@@ -157,10 +245,14 @@ fn no_model_folder_is_passed_over_for_what_lies_beside_its_weights() {
     // Without a name that says so, it is not clear which it is.
     let third = folder.path().join("checkpoint-3");
     fs::rename(third.join("pytorch_model.bin"), third.join("net.bin")).unwrap();
+    assert_eq!(open().unwrap().len(), 3);
+    for other in ["a.bin", "b.pt", "c.pth", "d.ckpt"] {
+        fs::write(third.join(other), "what is it?").unwrap();
+    }
     let error = open().unwrap_err();
     assert!(matches!(error, SeriesError::Ambiguous { .. }), "{error}");
     let message = error.to_string();
-    assert!(message.contains("checkpoint-3 holds net.bin, optimizer.pt, "), "{message}");
+    assert!(message.contains("checkpoint-3 holds a.bin, b.pt, "), "{message}");
     assert!(message.contains("and 1 more"), "{message}");
     let named = Series::open(&[third, folder.path().join("checkpoint-1")], Order::Name);
     assert!(matches!(named, Err(SeriesError::Ambiguous { .. })));

@@ -1,13 +1,16 @@
 //! What cannot be averaged is refused, with the reason, and nothing is left behind.
 
 use std::fs;
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use half::f16;
 use hwa_core::{Values, Weights};
 use hwa_store::{
-    Averaging, Limits, Metadata, NonFinite, Order, Series, SeriesError, Watch, write_tensors,
+    Averaging, Limits, Metadata, NonFinite, Order, Scheme, Series, SeriesError, Watch,
+    write_tensors,
 };
 use proptest::prelude::*;
 
@@ -82,12 +85,25 @@ fn a_number_that_is_none_is_named_with_file_and_tensor() {
 }
 
 #[test]
-fn finite_numbers_may_add_up_to_infinity() {
+fn finite_numbers_that_add_up_to_infinity_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let member = weights(&[("w", Values::F64(vec![f64::MAX]))]);
     let series = opened(folder.path(), &[member.clone(), member]).unwrap();
-    let found = Averaging::new(&series).weights(&series.everything()).unwrap();
+    let mean = Averaging::new(&series);
+    let message = mean.weights(&series.everything()).unwrap_err().to_string();
+    assert_eq!(message, "the average of `w` is too large for F64");
+    let allowed = Averaging { non_finite: NonFinite::Allow, ..mean };
+    let found = allowed.weights(&series.everything()).unwrap();
     assert_eq!(found.get("w").unwrap().values(), &Values::F64(vec![f64::INFINITY]));
+    // Weights below zero leave the range of the members.
+    let members = [single(vec![3e38]), single(vec![-3e38])];
+    let series = opened(&folder.path().join("other"), &members).unwrap();
+    let scheme = Scheme::Weighted(vec![2.0, -1.0]);
+    let message = Averaging { scheme, ..Averaging::new(&series) }
+        .weights(&series.everything())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(message, "the average of `w` is too large for F32");
 }
 
 #[test]
@@ -111,6 +127,50 @@ fn a_file_that_is_cut_while_it_is_read_is_an_error_and_leaves_nothing() {
     let error = Averaging::new(&series).write(&series.everything(), &out).unwrap_err().to_string();
     assert!(error.contains("epoch-2") && error.contains("changed while it was read"), "{error}");
     assert_eq!(names(folder.path()), ["series"]);
+}
+
+#[test]
+fn damage_in_pytorchs_files_is_found_where_they_are_averaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/plain.pt");
+    let paths = ["a.pt", "b.pt", "c.pt"].map(|name| folder.path().join(name));
+    let mut bytes = fs::read(golden).unwrap();
+    for path in &paths {
+        fs::write(path, &bytes).unwrap();
+    }
+    // A byte of the numbers, which nothing but a checksum tells.
+    let numbers = bytes.windows(7).position(|word| word == b"/data/0").unwrap();
+    // PyTorch begins numbers at multiples of 64 bytes.
+    bytes[(numbers + 8).next_multiple_of(64)] ^= 1;
+    fs::write(&paths[0], &bytes).unwrap();
+    let series = Series::open(&paths, Order::Name).unwrap();
+    let error = Averaging::new(&series).weights(&series.everything()).unwrap_err().to_string();
+    assert!(error.contains("a.pt: the entry `data/0` is damaged"), "{error}");
+    let scan = series.bad_members(Limits::default(), Watch::nobody()).unwrap_err().to_string();
+    assert!(scan.contains("is damaged"), "{scan}");
+    // Those that nobody asks for are not read.
+    Averaging::new(&series).weights(&series.selection(&[1, 2]).unwrap()).unwrap();
+}
+
+#[test]
+fn a_file_that_is_written_over_after_it_was_opened_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let series = opened(folder.path(), &[single(vec![1.0]), single(vec![2.0])]).unwrap();
+    let changed = folder.path().join("series/epoch-2.safetensors");
+    let bytes = fs::read(&changed).unwrap();
+    let average = || Averaging::new(&series).weights(&series.everything());
+    // Another file in its place is not the one that was opened, which is still there.
+    fs::rename(&changed, folder.path().join("old")).unwrap();
+    fs::write(&changed, "other").unwrap();
+    average().unwrap();
+    let file = fs::File::options().write(true).open(folder.path().join("old")).unwrap();
+    (&file).write_all(&bytes).unwrap();
+    // Clocks of files tick slowly.
+    file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+    let error = average().unwrap_err().to_string();
+    assert!(error.contains("epoch-2") && error.contains("changed while it was read"), "{error}");
+    let scan = series.bad_members(Limits::default(), Watch::nobody());
+    assert!(scan.unwrap_err().to_string().contains("changed while it was read"));
 }
 
 #[test]
@@ -154,7 +214,8 @@ fn an_empty_window_says_what_there_is() {
     };
     for (stride, at) in [(2, Some(1)), (3, None), (1, Some(0)), (1, Some(3))] {
         let message = series.window(spec(stride), at).unwrap_err().to_string();
-        assert!(message.ends_with("there are 2 checkpoints, 1 to 2"), "{message}");
+        assert!(message.contains("there are 2 checkpoints, 1 to 2"), "{message}");
+        assert_eq!(message.contains(&format!("a multiple of {stride}")), stride > 1, "{message}");
     }
     assert!(series.windows(spec(5)).is_empty());
 }

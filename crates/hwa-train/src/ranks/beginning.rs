@@ -1,7 +1,7 @@
 //! What ranks say to each other before they train.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hwa_core::{Statistics, Weights};
 
@@ -15,9 +15,6 @@ use super::parcel::Parcel;
 use crate::error::TrainError;
 use crate::state::{ModelState, Occasion};
 
-/// How long a rank may take before it trains: for data sets that take long to open.
-const STARTING: Duration = Duration::from_secs(3600);
-
 impl Ranks<'_> {
     /// Before training: gives rank 0 what every rank says, and the others nothing.
     pub fn gather(&mut self, word: String) -> Result<Vec<String>, RanksError> {
@@ -27,8 +24,8 @@ impl Ranks<'_> {
         }
         let mut words: Vec<Option<String>> = vec![None; self.size()];
         words[0] = Some(word);
-        while let Some(rank) = words.iter().position(Option::is_none) {
-            let (from, notice) = self.await_notice(rank)?;
+        while words.iter().any(Option::is_none) {
+            let (from, notice) = self.await_notice()?;
             match notice {
                 Notice::Word(word) if words[from].is_none() => words[from] = Some(word),
                 other => return Err(self.unexpected(from, "a word", &other)),
@@ -43,7 +40,7 @@ impl Ranks<'_> {
             self.tell_all(&Notice::Word(word.clone()))?;
             return Ok(word);
         }
-        match self.await_notice(0)? {
+        match self.await_notice()? {
             (_, Notice::Word(word)) => Ok(word),
             (from, other) => Err(self.unexpected(from, "a word", &other)),
         }
@@ -61,7 +58,7 @@ impl Ranks<'_> {
             }
             return Ok(parcel.tensors.into_iter().next());
         }
-        match self.await_notice(0)? {
+        match self.await_notice()? {
             (_, Notice::Parcel { header }) => {
                 let parcel = Parcel::receive(&mut self.wire, 0, header)?;
                 Ok(parcel.tensors.into_iter().next())
@@ -85,13 +82,14 @@ impl Ranks<'_> {
     pub(crate) fn open(
         &mut self,
         opening: &Opening,
-        state: impl Fn(usize) -> Result<Option<ModelState>, TrainError>,
+        state: impl Fn(usize) -> Result<Option<ModelState>, TrainError> + Sync,
     ) -> Result<(), TrainError> {
         self.tell_all(&Notice::Opening(opening.clone()))?;
         let blocks = Blocks::new(opening.models.len(), self.size());
         for rank in self.wire.others() {
             for model in &opening.models[blocks.of(rank)] {
-                let Some(part) = state(*model)? else { continue };
+                // The disk may take long.
+                let Some(part) = self.busy(|| state(*model))?? else { continue };
                 let parcel = Contents::pack_state(Occasion::Step(part.step), *model, part);
                 self.tell(rank, &Notice::Parcel { header: parcel.header().len() })?;
                 parcel.send(&mut self.wire, rank)?;
@@ -104,7 +102,7 @@ impl Ranks<'_> {
     pub(crate) fn await_opening(
         &mut self,
     ) -> Result<Option<(Opening, Vec<ModelState>)>, TrainError> {
-        let opening = match self.await_notice(0)? {
+        let opening = match self.await_notice()? {
             (_, Notice::Opening(opening)) => opening,
             (_, Notice::Over { .. }) => return Ok(None),
             (from, other) => return Err(self.unexpected(from, "a beginning", &other).into()),
@@ -112,29 +110,62 @@ impl Ranks<'_> {
         let mut states = Vec::new();
         let mine = Blocks::new(opening.models.len(), self.size()).of(self.rank());
         for _ in mine.filter(|_| opening.resumed) {
-            let header = match self.await_notice(0)? {
+            let header = match self.await_notice()? {
                 (_, Notice::Parcel { header }) => header,
                 (from, other) => return Err(self.unexpected(from, "a state", &other).into()),
             };
             let parcel = Parcel::receive(&mut self.wire, 0, header)?;
-            states.push(Contents::state_in(0, parcel)?);
+            let state = Contents::state_in(0, parcel);
+            states.push(state.map_err(|error| self.wire.named(error))?);
         }
         Ok(Some((opening, states)))
     }
 
-    /// Before training: the next notice. `missing` is who is named if none comes.
-    fn await_notice(&mut self, missing: usize) -> Result<(usize, Notice), RanksError> {
+    /// Before training: the next notice. Whoever takes long over something shows life meanwhile,
+    /// so that nobody is given more time than later.
+    fn await_notice(&mut self) -> Result<(usize, Notice), RanksError> {
         let began = Instant::now();
         loop {
             match self.next_notice()? {
                 Some((_, Notice::Beat)) => {}
                 Some(notice) => return Ok(notice),
-                None if began.elapsed() > STARTING => {
-                    let (who, seconds) = (self.who(missing), STARTING.as_secs());
-                    return Err(RanksError::Silent { who, seconds });
+                None => {
+                    self.show_life()?;
+                    thread::sleep(pause_after(began));
                 }
-                None => thread::sleep(pause_after(began)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::rehearsal::rehearsal;
+    use super::*;
+    use crate::replica::State;
+    use crate::state::CycleLosses;
+
+    #[test]
+    fn rank_0_is_there_while_it_reads_states() {
+        let mut ends = rehearsal(2);
+        let (mut second, mut first) = (ends.remove(1), ends.remove(0));
+        let deadline = Duration::from_millis(500);
+        let opening = Opening { models: vec![0, 1], resumed: true };
+        let read = |_| {
+            thread::sleep(3 * deadline);
+            let (weights, momentum, method) = (Weights::new(), Weights::new(), Weights::new());
+            let (state, losses) = (State { weights, momentum }, CycleLosses::default());
+            Ok(Some(ModelState { step: 5, losses, state, method }))
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let opened = Ranks::new(&mut second, deadline).await_opening();
+                opened.map(|opened| opened.unwrap().1[0].step)
+            });
+            Ranks::new(&mut first, deadline).open(&opening, read).unwrap();
+            assert_eq!(other.join().unwrap().unwrap(), 5);
+        });
     }
 }

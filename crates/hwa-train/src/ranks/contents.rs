@@ -32,16 +32,13 @@ impl Contents {
 
     /// What a parcel of `from` says that it holds.
     pub(super) fn of(from: usize, parcel: &Parcel) -> Result<Self, RanksError> {
-        let garbled = |error: serde_json::Error| RanksError::Garbled {
-            rank: from,
-            reason: error.to_string(),
-        };
+        let garbled = |error: serde_json::Error| RanksError::garbled(from, error.to_string());
         serde_json::from_str(&parcel.about).map_err(garbled)
     }
 
     /// The model's part of a state that a parcel holds.
     pub(super) fn state_in(from: usize, parcel: Parcel) -> Result<ModelState, RanksError> {
-        let garbled = || RanksError::Garbled { rank: from, reason: "it is no state".to_owned() };
+        let garbled = || RanksError::garbled(from, "it is no state");
         let Self::State { step, losses, .. } = Self::of(from, &parcel)? else {
             return Err(garbled());
         };

@@ -5,7 +5,7 @@
 //! never says so again, so that all models leave in the same cycle. Bytes only move when both
 //! sides have agreed on it; whoever waits for bytes does not wait for a model.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,41 +13,54 @@ use super::blocks::Blocks;
 use super::clerk::Clerk;
 use super::error::RanksError;
 use super::hall::{Ask, Hall};
+use super::images::Images;
 use super::notice::{Kind, Notice, Ready, Word};
 use super::parcel::Parcel;
+use super::terms::Terms;
 use super::transport::Transport;
 use super::wire::Wire;
 use crate::collective::Interrupt;
+use crate::error::TrainError;
 use crate::event::Traffic;
 
 /// How often a courier looks for notices while the models here are at work.
-const PATROL: Duration = Duration::from_millis(10);
+pub(super) const PATROL: Duration = Duration::from_millis(10);
 
 /// The ranks of a run, as the main thread of one sees them.
 pub struct Ranks<'t> {
     pub(super) wire: Wire<'t>,
-    hosts: Vec<String>,
-    deadline: Duration,
+    /// Notices that came while nobody waited for them.
+    pub(super) unheeded: VecDeque<(usize, Notice)>,
     /// When each rank was last heard of.
-    heard: Vec<Instant>,
-    looked: Instant,
+    pub(super) heard: Vec<Instant>,
+    pub(super) looked: Instant,
     /// Whether rank 0 knows of an interrupt here; at rank 0, whether all know.
     interrupted: bool,
+    pub(super) images: Option<Box<dyn Images>>,
+    /// Images that were left out, as far as this rank has heard, and why.
+    pub(super) left_out: BTreeMap<String, String>,
 }
 
 impl<'t> Ranks<'t> {
     /// The ranks that a transport reaches. After `deadline` without a sign of life of one of
     /// them the run is given up.
     pub fn new(transport: &'t mut dyn Transport, deadline: Duration) -> Self {
-        let (wire, now) = (Wire::new(transport, deadline / 10), Instant::now());
+        let (wire, now) = (Wire::new(transport, deadline), Instant::now());
         let heard = vec![now; wire.size()];
-        let hosts = Vec::new();
-        Self { wire, hosts, deadline, heard, looked: now, interrupted: false }
+        Self {
+            wire,
+            unheeded: VecDeque::new(),
+            heard,
+            looked: now,
+            interrupted: false,
+            images: None,
+            left_out: BTreeMap::new(),
+        }
     }
 
-    /// Gives the ranks the names of their hosts, for messages.
-    pub fn name(&mut self, hosts: Vec<String>) {
-        self.hosts = hosts;
+    /// Goes by these from now on.
+    pub fn keep_to(&mut self, terms: Terms) {
+        self.wire.keep_to(terms);
     }
 
     /// The number of this rank.
@@ -62,9 +75,14 @@ impl<'t> Ranks<'t> {
 
     /// A rank as messages name it.
     pub fn who(&self, rank: usize) -> String {
-        match self.hosts.get(rank) {
-            Some(host) => format!("rank {rank} on {host}"),
-            None => format!("rank {rank}"),
+        self.wire.who(rank)
+    }
+
+    /// An error with the host of the rank that it names.
+    pub(crate) fn named(&self, error: TrainError) -> TrainError {
+        match error {
+            TrainError::Ranks(error) => self.wire.named(error).into(),
+            other => other,
         }
     }
 
@@ -75,11 +93,14 @@ impl<'t> Ranks<'t> {
         self.looked = Instant::now();
         loop {
             while let Some((from, notice)) = self.next_notice()? {
+                duty.idle = if notice == Notice::Beat { duty.idle } else { Instant::now() };
                 self.heed(from, notice, service, &mut duty)?;
             }
-            if service.hall.failed() {
-                return Ok(()); // Whoever failed tells why.
+            if let Some(reason) = service.hall.failure() {
+                self.let_leave(service, &reason);
+                return Ok(());
             }
+            self.miss_steps(service, &mut duty.looked)?;
             self.pass_on_interrupt(service)?;
             let met = self.meet(service, &mut duty)?;
             let carried = self.carry(service, &mut duty)?;
@@ -87,31 +108,12 @@ impl<'t> Ranks<'t> {
             if self.all_ended(service, &mut duty)? {
                 return Ok(());
             }
-            if !met && !carried {
+            if met || carried {
+                duty.idle = Instant::now();
+            } else {
                 service.hall.wait(duty.pause(), duty.announced.is_some());
             }
         }
-    }
-
-    /// Rank 0, while it does something that takes long and needs no other rank.
-    pub(crate) fn while_busy<T: Send>(
-        &mut self,
-        interrupt: &Interrupt,
-        work: impl FnOnce() -> T + Send,
-    ) -> Result<thread::Result<T>, RanksError> {
-        thread::scope(|scope| {
-            let worker = scope.spawn(work);
-            while !worker.is_finished() {
-                while let Some((_, notice)) = self.next_notice()? {
-                    if notice == Notice::Interrupt {
-                        interrupt.request();
-                    }
-                }
-                self.show_life()?;
-                thread::sleep(PATROL);
-            }
-            Ok(worker.join())
-        })
     }
 
     /// Rank 0: the run is over.
@@ -126,6 +128,7 @@ impl<'t> Ranks<'t> {
                 match notice {
                     Notice::Over { interrupted } => return Ok(interrupted),
                     Notice::Beat | Notice::Leave => {}
+                    Notice::LeftOut(images) => self.compare_left_out(from, images)?,
                     other => return Err(self.unexpected(from, "the end", &other)),
                 }
             }
@@ -147,6 +150,7 @@ impl<'t> Ranks<'t> {
     ) -> Result<(), RanksError> {
         match (notice, self.rank()) {
             (Notice::Beat, _) => {}
+            (Notice::LeftOut(images), _) => self.compare_left_out(from, images)?,
             (Notice::Interrupt, 0) => service.interrupt.request(),
             (Notice::Ready(ready), 0) => duty.ready[from] = Some(ready),
             (Notice::Parcel { header }, 0) => duty.announcements.push_back((from, header)),
@@ -182,8 +186,9 @@ impl<'t> Ranks<'t> {
         if duty.announced.is_none() {
             let Some(ready) = service.hall.look(described) else { return Ok(false) };
             let ready = ready?;
+            self.tell_left_out()?;
             duty.announced = Some(ready);
-            duty.waiting = Instant::now();
+            duty.idle = Instant::now();
             match self.rank() {
                 0 => duty.ready[0] = Some(ready),
                 _ => self.tell(0, &Notice::Ready(ready))?,
@@ -208,8 +213,8 @@ impl<'t> Ranks<'t> {
         let asks = service.hall.take();
         let began = (Instant::now(), self.wire.bytes());
         let answer = self.done_together(service.models, asks, word)?;
-        let bytes = self.wire.bytes() - began.1;
-        service.hall.answer(answer, Traffic { bytes, seconds: began.0.elapsed().as_secs_f64() });
+        let (bytes, seconds) = (self.wire.bytes() - began.1, began.0.elapsed().as_secs_f64());
+        service.hall.answer(answer, Traffic { bytes, seconds, ..Traffic::default() });
         Ok(true)
     }
 
@@ -245,8 +250,11 @@ impl<'t> Ranks<'t> {
                 return Ok(false);
             }
             let Some((from, header)) = duty.announcements.pop_front() else { return Ok(false) };
+            let began = (Instant::now(), self.wire.bytes());
             self.tell(from, &Notice::Send)?;
             let parcel = Parcel::receive(&mut self.wire, from, header)?;
+            let bytes = self.wire.bytes() - began.1;
+            service.hall.note_kept(bytes, began.0.elapsed().as_secs_f64());
             duty.received[from] += 1;
             clerk.keep(from, parcel);
             return Ok(true);
@@ -255,6 +263,7 @@ impl<'t> Ranks<'t> {
             && let Some(header) = service.hall.next_header()
         {
             duty.offered = true;
+            self.tell_left_out()?;
             self.tell(0, &Notice::Parcel { header: header.len() })?;
         }
         if !duty.wanted {
@@ -274,6 +283,7 @@ impl<'t> Ranks<'t> {
             return Ok(false);
         }
         let Some(clerk) = &service.clerk else {
+            self.tell_left_out()?;
             self.tell(0, &Notice::Done { parcels: duty.sent })?;
             return Ok(true);
         };
@@ -282,28 +292,18 @@ impl<'t> Ranks<'t> {
         Ok(all && !clerk.is_busy())
     }
 
-    /// Tells the others that this rank is there, and misses those who do not.
-    fn show_life(&mut self) -> Result<(), RanksError> {
-        self.wire.beat()?;
-        // Whoever was stopped itself has heard nothing of anybody.
-        if self.looked.elapsed() > self.deadline / 2 {
-            self.heard.fill(Instant::now());
+    pub(super) fn next_notice(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
+        match self.unheeded.pop_front() {
+            Some(notice) => Ok(Some(notice)),
+            None => self.arrived(),
         }
-        self.looked = Instant::now();
-        let needed = if self.rank() == 0 { 1..self.size() } else { 0..1 };
-        for rank in needed {
-            if self.heard[rank].elapsed() > self.deadline {
-                let seconds = self.deadline.as_secs();
-                return Err(RanksError::Silent { who: self.who(rank), seconds });
-            }
-        }
-        Ok(())
     }
 
-    pub(super) fn next_notice(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
+    pub(super) fn arrived(&mut self) -> Result<Option<(usize, Notice)>, RanksError> {
         let Some((from, bytes)) = self.wire.poll()? else { return Ok(None) };
         self.heard[from] = Instant::now();
-        Ok(Some((from, Notice::from_bytes(from, &bytes)?)))
+        let notice = Notice::from_bytes(from, &bytes);
+        Ok(Some((from, notice.map_err(|error| self.wire.named(error))?)))
     }
 
     pub(super) fn tell(&mut self, to: usize, notice: &Notice) -> Result<(), RanksError> {
@@ -335,8 +335,10 @@ pub(crate) struct Service<'a> {
 struct Duty {
     /// The meeting that rank 0 was told about.
     announced: Option<Ready>,
-    /// Since when it is waited for.
-    waiting: Instant,
+    /// Since when nothing has happened.
+    idle: Instant,
+    /// When it last looked whether the models here make steps.
+    looked: Instant,
     /// What rank 0 said to it.
     go: Option<(u64, Word)>,
     /// At rank 0: the meetings of the others.
@@ -356,7 +358,8 @@ impl Duty {
     fn new(ranks: usize) -> Self {
         Self {
             announced: None,
-            waiting: Instant::now(),
+            idle: Instant::now(),
+            looked: Instant::now(),
             go: None,
             ready: vec![None; ranks],
             offered: false,
@@ -370,7 +373,7 @@ impl Duty {
 
     /// How long to sleep: shortly, if the models here wait for those of others.
     fn pause(&self) -> Duration {
-        if self.announced.is_some() { pause_after(self.waiting) } else { PATROL }
+        if self.announced.is_some() { pause_after(self.idle) } else { PATROL }
     }
 }
 

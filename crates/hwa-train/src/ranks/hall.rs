@@ -5,8 +5,9 @@
 //! an answer for all. What models want to be kept they leave with the courier too.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hwa_core::Weights;
 use hwa_store::InnerPosition;
@@ -29,12 +30,16 @@ pub(crate) struct Hall {
     wake: Condvar,
     /// How many models there are on all ranks.
     everywhere: usize,
-    /// The number of the first one here.
+    /// The place of the first one here among them.
     first: usize,
+    /// The numbers of those here.
+    numbers: Vec<usize>,
 }
 
 struct Inside {
     seats: Vec<Option<Ask>>,
+    /// By seat: since when the model is at something of its own.
+    since: Vec<Option<Instant>>,
     round: u64,
     answer: Option<Answer>,
     /// What was exchanged since somebody asked.
@@ -47,7 +52,8 @@ struct Inside {
     working: usize,
     /// Nobody will meet any more to synchronize.
     leaving: bool,
-    failed: bool,
+    /// Why nobody goes on, if something has failed.
+    failed: Option<String>,
 }
 
 /// What a model brings.
@@ -80,10 +86,11 @@ pub(crate) enum Answer {
 }
 
 impl Hall {
-    /// For the models `here`, of so many `everywhere`.
-    pub(crate) fn new(here: std::ops::Range<usize>, everywhere: usize) -> Self {
+    /// For those `here` of all `models`, which are given by their numbers.
+    pub(crate) fn new(here: Range<usize>, models: &[usize]) -> Self {
         let inside = Inside {
             seats: here.clone().map(|_| None).collect(),
+            since: vec![Some(Instant::now()); here.len()],
             round: 0,
             answer: None,
             traffic: Traffic::default(),
@@ -92,14 +99,15 @@ impl Hall {
             sent: 0,
             working: here.len(),
             leaving: false,
-            failed: false,
+            failed: None,
         };
         Self {
             inside: inside.into(),
             bell: Condvar::new(),
             wake: Condvar::new(),
-            everywhere,
+            everywhere: models.len(),
             first: here.start,
+            numbers: models[here].to_vec(),
         }
     }
 
@@ -108,15 +116,46 @@ impl Hall {
         RankMember { hall: Arc::clone(self), seat: place - self.first }
     }
 
-    /// Ends every wait, now and later, with [`CollectiveError::Aborted`].
-    pub(crate) fn abort(&self) {
-        self.lock().failed = true;
+    /// Ends every wait, now and later, with [`CollectiveError::Aborted`]. What came first is why.
+    pub(crate) fn abort(&self, reason: &str) {
+        self.lock().failed.get_or_insert_with(|| reason.to_owned());
         self.wake.notify_all();
         self.bell.notify_all();
     }
 
-    pub(crate) fn failed(&self) -> bool {
-        self.lock().failed
+    /// Why nobody goes on, if something has failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+
+    /// Whether no model is at work any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.lock().working == 0
+    }
+
+    /// A model here that has been at one step, or whatever else it does by itself, for longer
+    /// than this.
+    pub(crate) fn stalled(&self, longest: Duration, now: Instant) -> Option<usize> {
+        let inside = self.lock();
+        let stalled = |since: &Option<Instant>| {
+            since.is_some_and(|at| now.saturating_duration_since(at) > longest)
+        };
+        inside.since.iter().position(stalled).map(|seat| self.numbers[seat])
+    }
+
+    /// This process was suspended for so long: no model could do anything.
+    pub(crate) fn forgive(&self, suspended: Duration, now: Instant) {
+        for since in self.lock().since.iter_mut().flatten() {
+            // Whoever went on before this was called has begun anew.
+            *since = since.checked_add(suspended).map_or(now, |later| later.min(now));
+        }
+    }
+
+    /// Notes that a model goes on, and tells whether it may.
+    fn check(&self, seat: usize) -> Result<(), CollectiveError> {
+        let mut inside = self.lock();
+        inside.since[seat] = Some(Instant::now());
+        if inside.failed.is_some() { Err(CollectiveError::Aborted) } else { Ok(()) }
     }
 
     /// Sends home whoever waits to synchronize, and whoever comes.
@@ -154,6 +193,13 @@ impl Hall {
         self.wake.notify_all();
     }
 
+    /// Notes what it took to get something that is to be kept.
+    pub(crate) fn note_kept(&self, bytes: u64, seconds: f64) {
+        let mut inside = self.lock();
+        inside.traffic.kept_bytes += bytes;
+        inside.traffic.kept_seconds += seconds;
+    }
+
     /// The description of the next parcel.
     pub(crate) fn next_header(&self) -> Option<Vec<u8>> {
         self.lock().parcels.front().map(Parcel::header)
@@ -174,7 +220,7 @@ impl Hall {
     pub(crate) fn wait(&self, pause: Duration, expected: bool) {
         let inside = self.lock();
         let seated = inside.seats.iter().all(Option::is_some);
-        let something = inside.failed
+        let something = inside.failed.is_some()
             || !inside.parcels.is_empty()
             || inside.working == 0
             || (seated && !expected);
@@ -187,7 +233,15 @@ impl Hall {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is waited for here is none of the model's own doing.
     fn meet(&self, seat: usize, ask: Ask) -> Result<Answer, CollectiveError> {
+        self.lock().since[seat] = None;
+        let answer = self.met(seat, ask);
+        self.lock().since[seat] = Some(Instant::now());
+        answer
+    }
+
+    fn met(&self, seat: usize, ask: Ask) -> Result<Answer, CollectiveError> {
         let heeds_interrupt = ask.kind() == Kind::Synchronize;
         let mut inside = self.lock();
         let round = inside.round;
@@ -199,7 +253,7 @@ impl Hall {
             if let (true, Some(answer)) = (inside.round > round, &inside.answer) {
                 return Ok(answer.clone());
             }
-            if inside.failed {
+            if inside.failed.is_some() {
                 return Err(CollectiveError::Aborted);
             }
             // A seat that was cleared is at the other ranks already: everybody has come.
@@ -212,23 +266,31 @@ impl Hall {
     }
 
     /// Leaves a parcel with the courier, and waits until it is sent.
-    fn send(&self, parcel: Parcel) -> Result<(), CollectiveError> {
+    fn send(&self, model: usize, parcel: Parcel) -> Result<(), CollectiveError> {
+        let seat = self.numbers.iter().position(|number| *number == model);
         let mut inside = self.lock();
+        if let Some(seat) = seat {
+            inside.since[seat] = None;
+        }
         inside.left += 1;
         let number = inside.left;
         inside.parcels.push_back(parcel);
         self.bell.notify_all();
         while inside.sent < number {
-            if inside.failed {
+            if inside.failed.is_some() {
                 return Err(CollectiveError::Aborted);
             }
             inside = self.wake.wait(inside).unwrap_or_else(PoisonError::into_inner);
         }
+        if let Some(seat) = seat {
+            inside.since[seat] = Some(Instant::now());
+        }
         Ok(())
     }
 
-    fn goodbye(&self) {
+    fn goodbye(&self, seat: usize) {
         let mut inside = self.lock();
+        inside.since[seat] = None;
         inside.working = inside.working.saturating_sub(1);
         drop(inside);
         self.bell.notify_all();
@@ -244,7 +306,7 @@ pub(crate) struct RankMember {
 
 impl Drop for RankMember {
     fn drop(&mut self) {
-        self.hall.goodbye();
+        self.hall.goodbye(self.seat);
     }
 }
 
@@ -293,7 +355,7 @@ impl Collective for RankMember {
     }
 
     fn check(&self) -> Result<(), CollectiveError> {
-        if self.hall.failed() { Err(CollectiveError::Aborted) } else { Ok(()) }
+        self.hall.check(self.seat)
     }
 }
 
@@ -306,7 +368,7 @@ impl Archive for Hall {
         part: ModelState,
         _lead: Option<Lead>,
     ) -> Result<(), TrainError> {
-        Ok(self.send(Contents::pack_state(occasion, model, part))?)
+        Ok(self.send(model, Contents::pack_state(occasion, model, part))?)
     }
 
     /// With other processes a model that fails ends the run.
@@ -316,6 +378,6 @@ impl Archive for Hall {
 
     fn save_inner(&self, at: InnerPosition, weights: Weights) -> Result<(), TrainError> {
         let contents = Contents::Inner { cycle: at.cycle, model: at.replica, step: at.step };
-        Ok(self.send(contents.packed(vec![weights]))?)
+        Ok(self.send(at.replica, contents.packed(vec![weights]))?)
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::RanksError;
+use super::images::Unread;
 
 /// What a rank tells another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ pub(crate) enum Notice {
         /// Whether it was interrupted, and can be gone on with.
         interrupted: bool,
     },
+    /// To rank 0, and from there to the others: images that were left out.
+    LeftOut(Vec<Unread>),
     /// Still here.
     Beat,
 }
@@ -106,8 +109,7 @@ impl Notice {
 
     /// As it was sent by `rank`.
     pub(crate) fn from_bytes(rank: usize, bytes: &[u8]) -> Result<Self, RanksError> {
-        let garbled =
-            |error: serde_json::Error| RanksError::Garbled { rank, reason: error.to_string() };
+        let garbled = |error: serde_json::Error| RanksError::garbled(rank, error.to_string());
         serde_json::from_slice(bytes).map_err(garbled)
     }
 }

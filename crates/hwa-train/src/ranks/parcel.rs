@@ -61,7 +61,8 @@ impl Parcel {
         from: usize,
         header: usize,
     ) -> Result<Self, RanksError> {
-        let garbled = |reason: String| RanksError::Garbled { rank: from, reason };
+        let hosts = wire.terms().hosts.clone();
+        let garbled = |reason: String| RanksError::garbled(from, reason).at(&hosts);
         if header > LONGEST_HEADER {
             return Err(garbled(format!("a description of {header} bytes")));
         }

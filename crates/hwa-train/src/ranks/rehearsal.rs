@@ -24,12 +24,15 @@ pub struct Rehearsal {
     bytes: Vec<VecDeque<Vec<u8>>>,
     notices: VecDeque<(usize, Vec<u8>)>,
     left: Arc<Vec<AtomicBool>>,
+    /// Whether what is sent is waited for until it is taken.
+    rendezvous: bool,
 }
 
 struct Letter {
     from: usize,
     kind: Kind,
     bytes: Vec<u8>,
+    taken: Arc<AtomicBool>,
 }
 
 enum Kind {
@@ -48,17 +51,48 @@ pub fn rehearsal(ranks: usize) -> Vec<Rehearsal> {
         bytes: (0..ranks).map(|_| VecDeque::new()).collect(),
         notices: VecDeque::new(),
         left: Arc::clone(&left),
+        rendezvous: false,
     };
     from.into_iter().enumerate().map(endpoint).collect()
 }
 
+/// The same, where whatever is sent is waited for until the other side takes it, as MPI does with
+/// messages that are long.
+pub fn rendezvous(ranks: usize) -> Vec<Rehearsal> {
+    let mut ranks = rehearsal(ranks);
+    ranks.iter_mut().for_each(|rank| rank.rendezvous = true);
+    ranks
+}
+
 impl Rehearsal {
-    fn send(&self, to: usize, kind: Kind, bytes: &[u8]) -> Result<(), RanksError> {
-        let letter = Letter { from: self.rank, kind, bytes: bytes.to_vec() };
-        self.to[to].send(letter).map_err(|_| RanksError::Gone { rank: to })
+    /// Sends, and gives what tells whether it was taken.
+    fn send(&self, to: usize, kind: Kind, bytes: &[u8]) -> Result<Arc<AtomicBool>, RanksError> {
+        let taken = Arc::new(AtomicBool::new(false));
+        let letter =
+            Letter { from: self.rank, kind, bytes: bytes.to_vec(), taken: Arc::clone(&taken) };
+        self.to[to].send(letter).map_err(|_| RanksError::gone(to))?;
+        Ok(taken)
+    }
+
+    /// Waits until what was sent is taken, if it is to be waited for; takes what comes meanwhile.
+    fn wait_until_taken(&mut self, to: usize, taken: &AtomicBool) -> Result<(), RanksError> {
+        let began = Instant::now();
+        while self.rendezvous && !taken.load(Ordering::Acquire) {
+            if self.has_left(to) {
+                return Err(RanksError::gone(to));
+            }
+            if began.elapsed() > DEADLINE {
+                return Err(silent(to));
+            }
+            if let Ok(letter) = self.from.recv_timeout(PATROL) {
+                self.sort(letter);
+            }
+        }
+        Ok(())
     }
 
     fn sort(&mut self, letter: Letter) {
+        letter.taken.store(true, Ordering::Release);
         match letter.kind {
             Kind::Notice => self.notices.push_back((letter.from, letter.bytes)),
             Kind::Bytes => self.bytes[letter.from].push_back(letter.bytes),
@@ -84,11 +118,10 @@ impl Rehearsal {
                 return Ok(bytes);
             }
             if left {
-                return Err(RanksError::Gone { rank: from });
+                return Err(RanksError::gone(from));
             }
             if began.elapsed() > DEADLINE {
-                let (who, seconds) = (format!("rank {from}"), DEADLINE.as_secs());
-                return Err(RanksError::Silent { who, seconds });
+                return Err(silent(from));
             }
             match self.from.recv_timeout(PATROL) {
                 Ok(letter) => self.sort(letter),
@@ -96,6 +129,10 @@ impl Rehearsal {
             }
         }
     }
+}
+
+fn silent(rank: usize) -> RanksError {
+    RanksError::Silent { who: format!("rank {rank}"), seconds: DEADLINE.as_secs() }
 }
 
 impl Transport for Rehearsal {
@@ -112,22 +149,24 @@ impl Transport for Rehearsal {
         outgoing: &[Outgoing<'_>],
         incoming: &mut [Incoming<'_>],
     ) -> Result<(), RanksError> {
+        let mut sent = Vec::new();
         for (to, bytes) in outgoing {
-            self.send(*to, Kind::Bytes, bytes)?;
+            sent.push((*to, self.send(*to, Kind::Bytes, bytes)?));
         }
         for (from, room) in incoming {
             let bytes = self.next_bytes(*from)?;
             if bytes.len() != room.len() {
                 let reason = format!("it has {} bytes, expected {}", bytes.len(), room.len());
-                return Err(RanksError::Garbled { rank: *from, reason });
+                return Err(RanksError::garbled(*from, reason));
             }
             room.copy_from_slice(&bytes);
         }
-        Ok(())
+        sent.iter().try_for_each(|(to, taken)| self.wait_until_taken(*to, taken))
     }
 
     fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), RanksError> {
-        self.send(to, Kind::Notice, notice)
+        let taken = self.send(to, Kind::Notice, notice)?;
+        self.wait_until_taken(to, &taken)
     }
 
     fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError> {
@@ -139,7 +178,7 @@ impl Transport for Rehearsal {
         self.sort_all();
         match (self.notices.pop_front(), left) {
             (Some(notice), _) => Ok(Some(notice)),
-            (None, Some(rank)) => Err(RanksError::Gone { rank }),
+            (None, Some(rank)) => Err(RanksError::gone(rank)),
             (None, None) => Ok(None),
         }
     }
@@ -148,5 +187,30 @@ impl Transport for Rehearsal {
 impl Drop for Rehearsal {
     fn drop(&mut self) {
         self.left[self.rank].store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn two_that_tell_each_other_something_at_once_do_not_wait_for_each_other() {
+        let mut ranks = rendezvous(2);
+        let (second, first) = (ranks.remove(1), ranks.remove(0));
+        let tell = |mut mine: Rehearsal, to: usize| {
+            mine.notify(to, &[7; 1 << 20]).map_err(|error| error.to_string())?;
+            mine.notify(to, &[8]).map_err(|error| error.to_string())?;
+            let mut next = || mine.poll().map_err(|error| error.to_string());
+            Ok::<_, String>(((next()?, next()?), mine))
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(move || tell(second, 0));
+            let (heard, mine) = tell(first, 1).unwrap();
+            assert_eq!(heard.0, Some((1, vec![7; 1 << 20])), "in their order");
+            drop(other.join().unwrap().map(|(_, other)| (mine, other)).unwrap());
+        });
     }
 }

@@ -103,7 +103,7 @@ impl Ranks<'_> {
         }
         let reports: Vec<ModelReport> = contributions.iter().map(|m| m.report.clone()).collect();
         let reports = self.share_reports(models, &reports)?;
-        let complete = contributions.into_iter().filter_map(|mine| mine.model);
+        let complete = contributions.into_iter().filter_map(|mine| mine.model.map(Arc::new));
         let models = match word.models {
             true => self.collect(models, complete.collect())?,
             false => Vec::new(),
@@ -136,8 +136,14 @@ impl Ranks<'_> {
 
     /// The complete models of all ranks, at rank 0; nothing elsewhere. Piece by piece, from all
     /// ranks at once: none waits for the models of another.
-    fn collect(&mut self, models: Blocks, mine: Vec<Weights>) -> Result<Vec<Weights>, RanksError> {
-        let Some(layout) = mine.first().map(Layout::of) else { return Ok(Vec::new()) };
+    fn collect(
+        &mut self,
+        models: Blocks,
+        mine: Vec<Arc<Weights>>,
+    ) -> Result<Vec<Arc<Weights>>, RanksError> {
+        let Some(layout) = mine.first().map(|model| Layout::of(model)) else {
+            return Ok(Vec::new());
+        };
         let most = models.of(0).len();
         if self.rank() != 0 {
             for model in &mine {
@@ -149,7 +155,7 @@ impl Ranks<'_> {
             }
             return Ok(Vec::new());
         }
-        let mut by_rank: Vec<Vec<Weights>> = vec![Vec::new(); self.size()];
+        let mut by_rank: Vec<Vec<Arc<Weights>>> = vec![Vec::new(); self.size()];
         by_rank[0] = mine;
         for number in 0..most {
             let senders: Vec<usize> =
@@ -168,7 +174,7 @@ impl Ranks<'_> {
                 }
             }
             for (rank, assembly) in senders.into_iter().zip(assemblies) {
-                by_rank[rank].push(assembly.finish()?);
+                by_rank[rank].push(Arc::new(assembly.finish()?));
             }
         }
         Ok(by_rank.into_iter().flatten().collect())

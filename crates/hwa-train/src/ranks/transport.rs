@@ -1,6 +1,7 @@
 //! What carries bytes from one process to another.
 
 use super::error::RanksError;
+use super::terms::Terms;
 
 /// Bytes that go to a rank.
 pub type Outgoing<'a> = (usize, &'a [u8]);
@@ -28,9 +29,16 @@ pub trait Transport {
         incoming: &mut [Incoming<'_>],
     ) -> Result<(), RanksError>;
 
-    /// Sends a notice.
+    /// Sends a notice. If it only leaves when the other side takes it, notices that come
+    /// meanwhile are taken too, and kept for [`Self::poll`].
     fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), RanksError>;
 
     /// The next notice, and who sent it, if one has come. Does not wait.
     fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError>;
+
+    /// Goes by these from now on, as far as they concern it.
+    fn keep_to(&mut self, _terms: &Terms) {}
+
+    /// Says why, and ends all ranks at once. Comes back where processes cannot be ended.
+    fn end_all(&mut self, _reason: &str) {}
 }

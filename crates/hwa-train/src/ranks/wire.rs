@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::error::RanksError;
+use super::error::{RanksError, called};
 use super::notice::Notice;
+use super::terms::Terms;
 use super::transport::{Incoming, Outgoing, Transport};
 
 /// Bytes that a rank has in buffers at once while weights are exchanged, whatever the size of
@@ -18,15 +19,42 @@ pub(crate) struct Wire<'t> {
     transport: &'t mut dyn Transport,
     /// Bytes sent and received in exchanges.
     bytes: u64,
-    /// How often, and when last, the others were shown that this rank is there.
-    pulse: Duration,
+    terms: Terms,
+    /// When the others were last shown that this rank is there.
     beaten: Instant,
 }
 
 impl<'t> Wire<'t> {
-    /// Shows that this rank is there when `pulse` has passed since it last did.
-    pub(crate) fn new(transport: &'t mut dyn Transport, pulse: Duration) -> Self {
-        Self { transport, bytes: 0, pulse, beaten: Instant::now() }
+    /// Shows ten times in a `deadline` that this rank is there.
+    pub(crate) fn new(transport: &'t mut dyn Transport, deadline: Duration) -> Self {
+        let terms = Terms { deadline, ..Terms::default() };
+        Self { transport, bytes: 0, terms, beaten: Instant::now() }
+    }
+
+    /// What this rank goes by.
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Goes by these from now on.
+    pub(crate) fn keep_to(&mut self, terms: Terms) {
+        self.transport.keep_to(&terms);
+        self.terms = terms;
+    }
+
+    /// Ends all ranks, where processes can be ended.
+    pub(crate) fn end_all(&mut self, reason: &str) {
+        self.transport.end_all(reason);
+    }
+
+    /// A rank as messages name it.
+    pub(crate) fn who(&self, rank: usize) -> String {
+        called(rank, self.terms.hosts.get(rank).map(String::as_str))
+    }
+
+    /// An error with the host of the rank that it names.
+    pub(crate) fn named(&self, error: RanksError) -> RanksError {
+        error.at(&self.terms.hosts)
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -63,14 +91,15 @@ impl<'t> Wire<'t> {
         let sent: usize = outgoing.iter().map(|(_, bytes)| bytes.len()).sum();
         let received: usize = incoming.iter().map(|(_, room)| room.len()).sum();
         self.bytes += (sent + received) as u64;
-        self.transport.exchange(&outgoing, &mut incoming)?;
+        let exchanged = self.transport.exchange(&outgoing, &mut incoming);
+        exchanged.map_err(|error| self.named(error))?;
         // Models may take long in all their pieces, and others than their receiver wait.
         self.beat()
     }
 
     /// Shows rank 0 that this rank is there, and rank 0 all others, if it is time to.
     pub(crate) fn beat(&mut self) -> Result<(), RanksError> {
-        if self.beaten.elapsed() <= self.pulse {
+        if self.beaten.elapsed() <= self.terms.deadline / 10 {
             return Ok(());
         }
         self.beaten = Instant::now();
@@ -82,11 +111,11 @@ impl<'t> Wire<'t> {
     }
 
     pub(crate) fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), RanksError> {
-        self.transport.notify(to, notice)
+        self.transport.notify(to, notice).map_err(|error| error.at(&self.terms.hosts))
     }
 
     pub(crate) fn poll(&mut self) -> Result<Option<(usize, Vec<u8>)>, RanksError> {
-        self.transport.poll()
+        self.transport.poll().map_err(|error| error.at(&self.terms.hosts))
     }
 }
 
@@ -108,7 +137,7 @@ mod tests {
                 let (mut wire, mut room) = (Wire::new(&mut second, Duration::MAX), [0]);
                 (0..4).for_each(|_| wire.exchange(&[], &mut [(0, &mut room)]).unwrap());
             });
-            let mut wire = Wire::new(&mut first, pulse);
+            let mut wire = Wire::new(&mut first, 10 * pulse);
             for piece in 0..4 {
                 thread::sleep(2 * pulse);
                 wire.exchange(&[(1, &[piece])], &mut []).unwrap();

@@ -79,7 +79,7 @@ pub trait Technique {
 }
 
 /// Builds the technique of the model with this number, in its thread.
-pub type BuildTechnique<'a> = dyn Fn(usize) -> Box<dyn Technique> + Sync + 'a;
+pub type BuildTechnique<'a> = dyn Fn(usize) -> Box<dyn Technique> + Send + Sync + 'a;
 
 /// Why a model could not go on.
 #[derive(Debug, thiserror::Error)]

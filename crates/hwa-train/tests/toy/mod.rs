@@ -21,7 +21,7 @@ use hwa_train::{
     Assistant, Averaging, BuildReplica, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate,
     Event, Every, Identity, Init, Interrupt, Observer, OnLostReplica, Outcome, Ranks,
     Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest, Settings, State,
-    StepStats, Tally, TrainError, rehearsal,
+    StepStats, Tally, TrainError, Transport, rehearsal,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -295,6 +295,8 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct Recorder {
     pub(crate) events: Vec<Event>,
     pub(crate) interrupt_at: Option<(usize, u64, Interrupt)>,
+    /// How long the first and the last event of a process take.
+    pub(crate) pause: Duration,
 }
 
 impl Observer for Recorder {
@@ -303,6 +305,9 @@ impl Observer for Recorder {
             && (s.replica, s.step) == (*replica, *step)
         {
             interrupt.request();
+        }
+        if let Event::Started(_) | Event::Resumed { .. } | Event::Finished(_) = event {
+            std::thread::sleep(self.pause);
         }
         self.events.push(event.clone());
     }
@@ -378,7 +383,36 @@ pub(crate) fn train_in_ranks(
     faults: Faults<'_>,
     ranks: Vec<Rank<'_>>,
 ) -> Vec<Result<Outcome, TrainError>> {
-    let mut ends = rehearsal(ranks.len()).into_iter().zip(ranks);
+    let ends = rehearsal(ranks.len()).into_iter();
+    train_over(path, settings, faults, ends.zip(ranks).collect())
+}
+
+/// The same, over ways to other ranks that may be broken.
+pub(crate) fn train_over<T: Transport + Send>(
+    path: &Path,
+    settings: &Settings,
+    faults: Faults<'_>,
+    ranks: Vec<(T, Rank<'_>)>,
+) -> Vec<Result<Outcome, TrainError>> {
+    let pace = Pace { deadline: Duration::from_secs(60), pause: Duration::ZERO };
+    train_at(pace, path, settings, (faults, ranks))
+}
+
+/// How long a rank may be silent, and how long rank 0 takes over its first and its last event.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) deadline: Duration,
+    pub(crate) pause: Duration,
+}
+
+/// The same with a pace of its own.
+pub(crate) fn train_at<T: Transport + Send>(
+    Pace { deadline, pause }: Pace,
+    path: &Path,
+    settings: &Settings,
+    (faults, ranks): (Faults<'_>, Vec<(T, Rank<'_>)>),
+) -> Vec<Result<Outcome, TrainError>> {
+    let mut ends = ranks.into_iter();
     std::thread::scope(|scope| {
         let (mut first, leading) = ends.next().unwrap();
         let others: Vec<_> = ends
@@ -393,7 +427,6 @@ pub(crate) fn train_in_ranks(
                         threads_per_model: 1,
                         interrupt: rank.interrupt,
                     };
-                    let deadline = Duration::from_secs(60);
                     let interrupted = assistant.train(&mut Ranks::new(&mut end, deadline))?;
                     let steps = Vec::new();
                     Ok(match interrupted {
@@ -404,8 +437,8 @@ pub(crate) fn train_in_ranks(
             })
             .collect();
         let outcome = {
-            let mut ranks = Ranks::new(&mut first, Duration::from_secs(60));
-            let observer: Mutex<Recorder> = Mutex::default();
+            let mut ranks = Ranks::new(&mut first, deadline);
+            let observer = Mutex::new(Recorder { pause, ..Recorder::default() });
             let Rank { technique, interrupt } = leading;
             lead(path, settings, technique, faults, (&observer, interrupt), Some(&mut ranks))
         };

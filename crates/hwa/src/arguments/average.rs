@@ -14,6 +14,7 @@ use super::search::Scoring;
 Examples:
   hwa average checkpoints/ -o mean.safetensors              all of a folder
   hwa average epoch-*.pt -o mean.safetensors                PyTorch's files; nothing in them is run
+  hwa average epoch-*.pt --key ema -o mean.safetensors      of each, the weights under that key
   hwa average checkpoint-*/ -o mean.safetensors             model folders, in one file or several
   hwa average runs/digits-hwa --window 20 -o hwa.safetensors      the last 20 cycles of a run
   hwa average runs/digits-hwa --window 20 --stride 2 --at 60 -o hwa.safetensors
@@ -50,7 +51,7 @@ pub(crate) struct Average {
     /// Weights of the checkpoints in their order, of several files as they are named: 0.2,0.3,0.5.
     /// Their sum is divided by
     #[arg(
-        long, value_name = "WEIGHTS", value_delimiter = ',', allow_negative_numbers = true,
+        long, value_name = "WEIGHTS", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["ema", "all_windows"]
     )]
     pub(crate) weights: Vec<f64>,
@@ -71,7 +72,12 @@ pub(crate) struct Average {
     /// files
     #[arg(long, value_enum)]
     pub(crate) order: Option<OrderBy>,
-    /// Leave out checkpoints that hold NaN or infinities; everything is read twice
+    /// Where in training checkpoints of PyTorch the weights are, such as ema or ema.shadow; by
+    /// default where they usually are
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+    /// Leave out checkpoints that hold NaN or infinities, with their --weights; everything is read
+    /// twice
     #[arg(long)]
     pub(crate) skip_bad: bool,
     /// Average NaN and infinities like all numbers
@@ -154,8 +160,8 @@ Examples:
   hwa bench average checkpoints/ --window 10
 
 The files are in the page cache after a first round that does not count. In each round they are
-read as they are, averaged and written (not flushed to the disk), and averaged over every window
-without writing. Medians count.")]
+read as they are, opened, averaged and written (not flushed to the disk), and opened and averaged
+over every window without writing. Medians count.")]
 pub(crate) struct BenchAverage {
     /// A folder of checkpoints; by default made-up ones, in the folder for temporary files
     pub(crate) series: Option<PathBuf>,

@@ -71,7 +71,10 @@ pub(crate) struct BenchStep {
 Example:
   mpirun -n 2 hwa bench sync --model resnet20 --batch 128 --json
 
-Every rank has one replica.")]
+Every rank has one replica. Measured is the exchange of the weights and what loading them takes.
+What `hwa train` does beside it is not: telling rank 0 that all models have come, its word to go,
+the reports of the models and the verdict, which are a few hundred bytes and five waits for the
+network.")]
 pub(crate) struct BenchSync {
     #[command(flatten)]
     pub(crate) steps: Steps,

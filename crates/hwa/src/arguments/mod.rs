@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use average::{Average, BenchAverage};
+pub(crate) use average::{Average, BenchAverage, OrderBy};
 pub(crate) use bench::{BenchCommand, BenchLoader, BenchRecalibrate, BenchStep};
 #[cfg(feature = "mpi")]
 pub(crate) use bench::{BenchSync, Steps};
@@ -107,11 +107,12 @@ pub(crate) struct Train {
     /// Go on with the run in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
-    /// Resume on a CPU whose arithmetic differs: the bits will differ too
-    #[arg(long, requires = "resume")]
+    /// Resume on a CPU whose arithmetic differs, or train with ranks that are other builds of
+    /// the same version: the bits will differ too
+    #[arg(long)]
     pub(crate) allow_other_arithmetic: bool,
     /// Go on without this model, counted from 0; again for more
-    #[arg(long, value_name = "MODEL", requires = "resume")]
+    #[arg(long, value_name = "MODEL", requires = "resume", conflicts_with = "out")]
     pub(crate) without_replica: Vec<usize>,
     /// Plain lines instead of progress bars
     #[arg(long)]

@@ -59,6 +59,10 @@ pub(crate) struct Search {
     /// What tells which checkpoint is older
     #[arg(long, value_enum, default_value = "name")]
     pub(crate) order: OrderBy,
+    /// Where in training checkpoints of PyTorch the weights are, such as ema or ema.shadow; by
+    /// default where they usually are
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
     /// Leave out checkpoints that hold NaN or infinities; everything is read twice
     #[arg(long)]
     pub(crate) skip_bad: bool,

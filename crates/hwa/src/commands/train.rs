@@ -58,7 +58,7 @@ impl Planned {
     pub(crate) fn run(
         &self,
         arguments: &Train,
-        ranks: Option<&mut Ranks<'_>>,
+        mut ranks: Option<&mut Ranks<'_>>,
     ) -> Result<(), Failure> {
         let dir = match &arguments.resume {
             Some(path) => RunDir::open(path)?,
@@ -68,18 +68,21 @@ impl Planned {
         if finished {
             tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
         }
-        let outcome = self.train(arguments, &dir, ranks);
-        self.conclude(arguments, &dir, outcome, finished)
+        let outcome = self.train(arguments, &dir, ranks.as_deref_mut());
+        let mut left_out = LeftOut::of(&self.source);
+        if let Some(ranks) = ranks {
+            left_out.add(ranks.left_out());
+        }
+        self.conclude(arguments, &dir, (outcome, left_out), finished)
     }
 
     fn conclude(
         &self,
         arguments: &Train,
         dir: &RunDir,
-        outcome: Result<Outcome, Failure>,
+        (outcome, mut left_out): (Result<Outcome, Failure>, LeftOut),
         finished: bool,
     ) -> Result<(), Failure> {
-        let mut left_out = LeftOut::of(&self.source);
         // A list that cannot be kept is no reason to withhold the result.
         if let Err(error) = left_out.merge_into(&dir.left_out()) {
             tell(format_args!("the images that were left out could not be listed: {error}"));
@@ -113,6 +116,8 @@ pub(crate) struct Planned {
     spec: ModelSpec,
     /// What the models begin with, if it is not drawn.
     initial: Option<Weights>,
+    /// The numbers of the models that train: those that are lost or left out are not among them.
+    models: Vec<usize>,
     /// Where the ranks are, and what they have; nothing, if this is the only process.
     ranks: Vec<RankPlace>,
 }
@@ -120,7 +125,21 @@ pub(crate) struct Planned {
 impl Planned {
     fn new(arguments: &Train) -> Result<Self, Failure> {
         let trained = arguments.resume.as_ref().is_some_and(|run| hwa_train::has_state(run));
-        Self::with(experiment(arguments)?, trained, &mut Sources::default())
+        let mut plan = Self::with(experiment(arguments)?, trained, &mut Sources::default())?;
+        if let Some(run) = &arguments.resume {
+            plan.leave_out(run, &arguments.without_replica);
+        }
+        Ok(plan)
+    }
+
+    /// Counts on the models that a run has left, without those that are to be left out now. If
+    /// there is none, whoever goes on with the run says so.
+    fn leave_out(&mut self, run: &Path, without: &[usize]) {
+        let left = hwa_train::models_left(run).into_iter().flatten();
+        let left: Vec<usize> = left.filter(|model| !without.contains(model)).collect();
+        if !left.is_empty() {
+            self.models = left;
+        }
     }
 
     /// Validates an experiment that no file is about, and tells the steps of each model.
@@ -152,8 +171,8 @@ impl Planned {
         experiment.data.validation = Some(source.splits.validation.len());
         experiment.data.digest.clone_from(&source.digest);
         let experiment = experiment.resolved();
-        let ranks = Vec::new();
-        Ok(Self { experiment, folder, settings, technique, source, spec, initial, ranks })
+        let (models, ranks) = ((0..settings.plan.num_models.get()).collect(), Vec::new());
+        Ok(Self { experiment, folder, settings, technique, source, spec, initial, models, ranks })
     }
 
     /// A new run directory with the resolved experiment in it.
@@ -181,7 +200,7 @@ impl Planned {
     }
 
     fn threads(&self) -> usize {
-        let models = self.settings.plan.num_models.get();
+        let models = self.models.len();
         self.threads_for(self.ranks.first().map_or(models, |place| place.sharing))
     }
 
@@ -221,6 +240,9 @@ impl Planned {
         if arguments.leash {
             interrupt_when_input_ends(interrupt.clone())?;
         }
+        if ranks.is_some() {
+            ranked::interrupt_when_forwarded(interrupt.clone())?;
+        }
         quiet_panics_of_models();
         let splits = &self.source.splits;
         let console = Refresher::new(console, dir.path());
@@ -247,18 +269,23 @@ impl Planned {
             observer: &*observer,
             interrupt,
         };
-        if !arguments.without_replica.is_empty() {
-            let (models, size) =
-                (&arguments.without_replica, ranks.as_ref().map_or(1, |r| r.size()));
-            run.leave_out(models, size).map_err(|error| explained(error, &run))?;
-        }
-        if arguments.resume.is_some() && !dir.summary().is_file() {
-            let without = arguments.without_replica.clone();
-            self.record_environment(&run, without).map_err(|error| explained(error, &run))?;
-        }
+        let size = ranks.as_ref().map_or(1, |ranks| ranks.size());
+        let prepare = || {
+            if !arguments.without_replica.is_empty() {
+                run.leave_out(&arguments.without_replica, size)?;
+            }
+            if arguments.resume.is_some() && !dir.summary().is_file() {
+                self.record_environment(&run, arguments.without_replica.clone())?;
+            }
+            Ok(())
+        };
         let outcome = match ranks {
-            None => run.train(),
-            Some(ranks) => run.train_with(ranks),
+            None => prepare().and_then(|()| run.train()),
+            Some(ranks) => {
+                // The disk may take long, and the other ranks wait.
+                let prepared = ranks.busy(prepare).map_err(TrainError::from);
+                prepared.flatten().and_then(|()| run.train_with(ranks))
+            }
         };
         outcome.map_err(|error| explained(error, &run))
     }

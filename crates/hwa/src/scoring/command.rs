@@ -1,5 +1,6 @@
 //! What a command says that an average is worth: the number that it prints last.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -31,6 +32,8 @@ pub(super) struct CommandScorer<'a> {
     candidate: PathBuf,
     /// Whether this process has written it: another one may be at work there.
     is_written: bool,
+    /// Files that the command names and changes.
+    changing: BTreeSet<String>,
     cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -52,7 +55,7 @@ impl<'a> CommandScorer<'a> {
         };
         let candidate = &subject.candidate;
         let candidate = std::path::absolute(candidate).unwrap_or_else(|_| candidate.clone());
-        let scorer = Self {
+        Ok(Self {
             averaging: subject.averaging,
             goal,
             text,
@@ -62,16 +65,28 @@ impl<'a> CommandScorer<'a> {
             patience: how.eval_timeout,
             candidate,
             is_written: false,
+            changing: BTreeSet::new(),
             cancelled: subject.cancelled,
-        };
-        if scorer.statistics() == AVERAGED {
+        })
+    }
+
+    /// Says once what the command has to do.
+    fn begin(&mut self) {
+        if !self.is_written && self.statistics() == AVERAGED {
             tell(
                 "averages are given to the command with averaged batch-norm statistics, which fit \
                  no weights: re-estimate them there (`update_bn` in PyTorch), or all but single \
                  checkpoints score too low",
             );
         }
-        Ok(scorer)
+        self.is_written = true;
+    }
+
+    fn command(&self, look: Look) -> &CommandLine {
+        match (look, &self.test) {
+            (Look::Test, Some(test)) => test,
+            _ => &self.eval,
+        }
     }
 
     /// The number for the file that is there.
@@ -130,14 +145,20 @@ impl Scorer for CommandScorer<'_> {
         ])
     }
 
+    fn version(&self, look: Look) -> Vec<String> {
+        let files = self.command(look).files().into_iter();
+        files.filter(|(path, _)| !self.changing.contains(path)).map(|(_, of)| of).collect()
+    }
+
     fn measure(&mut self, window: &Window, look: Look) -> Result<Measured, Failure> {
-        let command = match (look, &self.test) {
-            (Look::Test, Some(test)) => test,
-            _ => &self.eval,
-        };
-        self.averaging.write(window, &self.candidate)?;
-        self.is_written = true;
-        let score = self.number(command)?;
+        self.begin();
+        self.averaging.write_unflushed(window, &self.candidate)?;
+        let before = self.command(look).files();
+        let score = self.number(self.command(look))?;
+        let after = self.command(look).files();
+        // A log that it writes, say.
+        let changed = before.into_iter().filter(|(path, of)| after.get(path) != Some(of));
+        self.changing.extend(changed.map(|(path, _)| path));
         if !score.is_finite() {
             let last = window.at();
             let count = window.members().len();

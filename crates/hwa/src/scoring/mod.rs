@@ -3,6 +3,7 @@
 mod command;
 mod network;
 mod process;
+mod script;
 mod words;
 
 use std::num::NonZeroUsize;
@@ -99,6 +100,12 @@ pub(crate) trait Scorer {
 
     /// All that numbers depend on, beside the weights.
     fn identity(&self) -> Map<String, Value>;
+
+    /// What tells versions of a scorer apart that has one identity: of a command, the files that
+    /// it names, without those that it was seen to change itself.
+    fn version(&self, _look: Look) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Measures an average.
     fn measure(&mut self, window: &Window, look: Look) -> Result<Measured, Failure>;

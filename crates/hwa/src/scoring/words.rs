@@ -2,7 +2,11 @@
 //!
 //! So nothing in the path that takes the place of `{weights}` can mean anything else than a path.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::script;
 
 /// What the path takes the place of.
 const PLACE: &str = "{weights}";
@@ -38,6 +42,16 @@ impl CommandLine {
             ));
         }
         Ok(Self { words })
+    }
+
+    /// The files that the command names, and what tells their versions apart: numbers of another
+    /// version of a script are others.
+    pub(crate) fn files(&self) -> BTreeMap<String, String> {
+        // Also those in what a shell is given, and after the sign of an option.
+        let split = |c: char| c.is_whitespace() || "='\"".contains(c);
+        let named = self.words.iter().flat_map(|word| word.split(split));
+        let version = |name: &str| Some((name.to_owned(), script::version(Path::new(name))?));
+        named.filter_map(version).collect()
     }
 
     /// The words for a file: the program, and what it is given.

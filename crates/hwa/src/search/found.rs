@@ -6,7 +6,7 @@ use hwa_core::search::{Candidate, Ended};
 use serde_json::{Value, json};
 
 use crate::scoring::{Goal, Measured};
-use crate::table::aligned;
+use crate::table::{aligned, digits};
 
 /// A window with all that is known of it.
 #[derive(Debug, Clone)]
@@ -27,7 +27,8 @@ impl Line {
         let Candidate { at, length, stride } = self.window;
         json!({
             "name": self.name, "at": at, "length": length, "stride": stride,
-            "members": self.members, "screened": self.screened,
+            "members": self.members.iter().map(|path| lossy(path)).collect::<Vec<_>>(),
+            "screened": self.screened,
             "validation": self.validation, "test": self.test,
         })
     }
@@ -71,6 +72,8 @@ pub(crate) struct Answer {
     pub(crate) read_before: bool,
     /// Whose batch-norm statistics the scores are with.
     pub(crate) statistics: &'static str,
+    /// How many scores are by another version of what scores.
+    pub(crate) older: usize,
     pub(crate) left_out: Vec<String>,
 }
 
@@ -89,13 +92,13 @@ impl Answer {
             Ended::Stopped => "max_time",
         };
         json!({
-            "out": self.folder, "file": self.file(), "winner": self.winner.json(),
+            "out": lossy(&self.folder), "file": lossy(&self.file()), "winner": self.winner.json(),
             "usual": lines(&self.usual), "best": lines(&self.best),
             "gain": { "validation": self.gain(|l| Some(l.validation)), "test": self.gain(|l| l.test) },
             "goal": self.goal.word(), "ended": ended, "evaluations": self.evaluations,
             "seconds": self.seconds, "untested": self.untested,
             "test_read_before": self.read_before, "statistics": self.statistics,
-            "left_out": self.left_out,
+            "scores_of_other_versions": self.older, "left_out": self.left_out,
         })
     }
 
@@ -104,7 +107,8 @@ impl Answer {
         let better = |line: &Line, than: &Line| {
             self.difference(line.validation.score, than.validation.score) > 0.0
         };
-        self.usual.iter().reduce(|best, line| if better(line, best) { line } else { best })
+        let numbers = self.usual.iter().filter(|line| line.validation.score.is_finite());
+        numbers.reduce(|best, line| if better(line, best) { line } else { best })
     }
 
     /// By how much the found window is better than what one would have taken without a search.
@@ -120,9 +124,18 @@ impl Answer {
         }
     }
 
+    /// How closely the windows of the map were looked at, if that was not as a result is.
+    pub(crate) fn screened(&self) -> &'static str {
+        let screened = self.usual.iter().any(|line| line.screened.is_some());
+        if screened { ", screened" } else { "" }
+    }
+
     /// Digits that tell scores apart.
     pub(crate) fn digits(&self) -> usize {
-        if self.winner.validation.loss.is_some() { 2 } else { 4 }
+        if self.winner.validation.loss.is_some() {
+            return 2;
+        }
+        digits(self.best.iter().map(|line| line.validation.score))
     }
 
     /// The best ten, as a table.
@@ -173,7 +186,9 @@ impl Answer {
 
     /// What it comes to, in a sentence or two.
     pub(crate) fn sentence(&self) -> String {
-        let Some(usual) = self.best_usual() else { return String::new() };
+        let Some(usual) = self.best_usual() else {
+            return "none of the usual windows scored a finite number".to_owned();
+        };
         let name = |line: &Line| line.name.clone().unwrap_or("the default".to_owned());
         if let Some(same) = self.usual.iter().find(|line| line.window == self.winner.window) {
             return format!("no window was found that is better than {}", name(same));
@@ -201,6 +216,11 @@ impl Answer {
             (None, None) => chosen,
         }
     }
+}
+
+/// For JSON, which is text.
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Of an accuracy in percent.
@@ -256,6 +276,7 @@ mod tests {
             untested: None,
             read_before: false,
             statistics: "none",
+            older: 0,
             left_out: Vec::new(),
         }
     }
@@ -275,6 +296,10 @@ mod tests {
         assert!(again.sentence().ends_with("on test, which was read before, for another window"));
         assert_eq!(again.json()["test_read_before"], true);
         let high = answer(Goal::High, found, default.clone());
+        assert_eq!(high.json()["gain"]["validation"], -0.5);
+        // What is no number is nothing to be compared with.
+        let none = line(Some("the mean of all"), 9, (f64::NAN, Some(0.5)), None);
+        let high = Answer { usual: vec![none, default.clone()], ..high };
         assert_eq!(high.json()["gain"]["validation"], -0.5);
         // What validation would have chosen anyway is what a search has to be compared with.
         let closer = line(Some("the mean of all"), 9, (0.625, Some(0.5)), None);

@@ -5,7 +5,7 @@ use hwa_report::{Axis, Between, Chart, Figure, Map, Spot};
 
 use crate::table::aligned;
 
-/// Cells beside each other, at most; with fewer ends, each has a column of its own.
+/// Cells beside each other, at most.
 const COLUMNS: usize = 10;
 /// From the worst to the best.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
@@ -13,6 +13,8 @@ const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// The best score in each cell, over all strides.
 pub(crate) struct Heat {
     columns: Vec<Cell>,
+    /// The ends that a column is for; the first may be cut off.
+    width: usize,
     rows: Vec<Cell>,
     /// Row by row, from the shortest windows on.
     best: Vec<Option<(Worth, f64)>>,
@@ -41,7 +43,7 @@ impl Cell {
 impl Heat {
     /// A map of scores as they are shown, and of what they are worth.
     pub(crate) fn new(scored: &[(Candidate, Worth, f64)]) -> Self {
-        let columns = columns(scored.iter().map(|(window, ..)| window.at).collect());
+        let (columns, width) = columns(scored.iter().map(|(window, ..)| window.at));
         let rows = octaves(scored.iter().map(|(window, ..)| window.length.get()).max());
         let mut best: Vec<Option<(Worth, f64)>> = vec![None; columns.len() * rows.len()];
         for (window, worth, score) in scored.iter().filter(|(_, worth, _)| worth.is_finite()) {
@@ -53,7 +55,7 @@ impl Heat {
                 *place = Some((*worth, *score));
             }
         }
-        Self { columns, rows, best }
+        Self { columns, width, rows, best }
     }
 
     /// For a terminal: numbers, with the darker behind the better.
@@ -80,7 +82,7 @@ impl Heat {
 
     /// For a file.
     pub(crate) fn figure(&self, unit: &str, spots: Vec<(String, Candidate)>) -> Figure {
-        let middle = |cell: &Cell| (cell.from + cell.to) as f64 / 2.0;
+        let middle = |cell: &Cell| cell.to as f64 - (self.width - 1) as f64 / 2.0;
         let between = |cell: &Cell| ((cell.from * cell.to) as f64).sqrt();
         let spot = |(label, window): (String, Candidate)| Spot {
             label,
@@ -100,7 +102,7 @@ impl Heat {
         };
         Figure {
             name: "scores".to_owned(),
-            title: "What windows are worth".to_owned(),
+            title: "The best window of each cell; in blank ones none was scored".to_owned(),
             caption: "The best score of the windows in each cell, over all strides; blank cells \
                       hold none that was scored."
                 .to_owned(),
@@ -109,14 +111,11 @@ impl Heat {
     }
 }
 
-/// A column for each end, or for as many ends as make a few columns.
-fn columns(mut ends: Vec<usize>) -> Vec<Cell> {
-    ends.sort_unstable();
-    ends.dedup();
-    if ends.len() <= COLUMNS {
-        return ends.into_iter().map(|end| Cell { from: end, to: end }).collect();
-    }
-    let (first, last) = (ends[0], ends[ends.len() - 1]);
+/// Columns of one width from the first end to the last, whatever lies between.
+fn columns(ends: impl Iterator<Item = usize> + Clone) -> (Vec<Cell>, usize) {
+    let (Some(first), Some(last)) = (ends.clone().min(), ends.max()) else {
+        return (Vec::new(), 1);
+    };
     let width = (last - first + 1).div_ceil(COLUMNS);
     // From the last back: the latest ends have a whole column.
     let mut cells: Vec<Cell> = (0..COLUMNS)
@@ -124,7 +123,7 @@ fn columns(mut ends: Vec<usize>) -> Vec<Cell> {
         .map(|to| Cell { from: (to + 1).saturating_sub(width).max(first), to })
         .collect();
     cells.reverse();
-    cells
+    (cells, width)
 }
 
 /// 1, 2 to 3, 4 to 7, and so on.
@@ -155,23 +154,26 @@ mod tests {
             scored(8, 1, 1, f64::NAN),
         ]);
         let expected = [
-            "I \\ e      4      8",
-            "4-7       ·   3.00█",
-            "2-3       ·      ·",
-            "1      1.00      ·",
+            "I \\ e      4   5   6   7      8",
+            "4-7       ·   ·   ·   ·   3.00█",
+            "2-3       ·   ·   ·   ·      ·",
+            "1      1.00   ·   ·   ·      ·",
         ];
         assert_eq!(heat.text(2).lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn many_ends_share_columns_of_one_width() {
-        let cells = columns((1..=200).collect());
+        let (cells, width) = columns(1..=200);
+        assert_eq!(width, 20);
         assert_eq!(cells.len(), 10);
         assert_eq!((cells[0], cells[9]), (Cell { from: 1, to: 20 }, Cell { from: 181, to: 200 }));
-        let uneven = columns((1..=23).collect());
+        let (uneven, _) = columns(1..=23);
         assert_eq!((uneven[0].from, uneven[uneven.len() - 1].to), (1, 23));
         assert!((1..=23).all(|n| uneven.iter().filter(|cell| cell.holds(n)).count() == 1));
-        assert_eq!(columns(vec![7, 3, 7]).len(), 2);
+        // Those between them that nobody has scored have their place too.
+        assert_eq!(columns([7, 3, 7].into_iter()).0.len(), 5);
+        assert_eq!(columns(std::iter::empty()).0.len(), 0);
         assert_eq!(octaves(Some(5)).len(), 3);
     }
 

@@ -14,6 +14,10 @@ use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::output::tell;
 use crate::scoring::{Look, Measured, Scorer};
+use crate::table::digits;
+
+/// What has tested in a search that was begun anew.
+const BEFORE: &str = "an earlier search";
 
 /// A line of the journal.
 #[derive(Serialize, Deserialize)]
@@ -25,6 +29,9 @@ struct Entry {
     /// What has tested, if it is a test: commands for that may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
+    /// The versions of the files that have scored it, if there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    version: Vec<String>,
 }
 
 /// What may be used.
@@ -51,9 +58,29 @@ pub(crate) struct Ledger<'a> {
     known: HashMap<(Look, Vec<usize>), (Candidate, Measured)>,
     /// Windows that were ever tested, by whatever.
     tested: Vec<Candidate>,
+    /// How many scores are by another version of the scorer.
+    older: usize,
     /// What measuring has taken, in earlier sessions too.
     spent: Duration,
     progress: Progress,
+}
+
+/// Begins a journal anew. Scores go, but what was tested is not forgotten: whoever has seen it may
+/// have begun anew because of it.
+pub(crate) fn begin_anew(path: &Path, identity: &Value) -> Result<(), Failure> {
+    let before = Journal::peek::<Entry>(path);
+    Journal::clear(path)?;
+    let Some((of, entries)) = before else { return Ok(()) };
+    let is_test = |entry: &Entry| entry.look == Look::Test;
+    // Windows of other checkpoints are others.
+    if of.get("members") != identity.get("members") || !entries.iter().any(is_test) {
+        return Ok(());
+    }
+    let (mut journal, _) = Journal::open::<Entry>(path, identity)?;
+    for entry in entries.into_iter().filter(is_test) {
+        journal.add(&Entry { by: Some(BEFORE.to_owned()), ..entry })?;
+    }
+    Ok(())
 }
 
 impl<'a> Ledger<'a> {
@@ -71,6 +98,15 @@ impl<'a> Ledger<'a> {
         if !entries.is_empty() {
             tell(format_args!("{} scores are known from before", entries.len()));
         }
+        let now = [Look::Full, Look::Test].map(|look| session.scorer.version(look)).concat();
+        let is_older = |entry: &&Entry| entry.version.iter().any(|file| !now.contains(file));
+        let older = entries.iter().filter(is_older).count();
+        if older > 0 {
+            tell(format_args!(
+                "{older} of them are by another version of a file that the command names: if its \
+                 numbers are others now, --force begins anew"
+            ));
+        }
         let seconds: f64 = entries.iter().map(|entry| entry.seconds).sum();
         let spent = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let mut known = HashMap::new();
@@ -79,7 +115,7 @@ impl<'a> Ledger<'a> {
             known.insert((look, members.members().to_vec()), (window, measured));
         }
         let progress = Progress::new(session.plain);
-        Ok(Self { session, journal, known, tested, spent, progress })
+        Ok(Self { session, journal, known, tested, older, spent, progress })
     }
 
     /// Who scores.
@@ -91,6 +127,11 @@ impl<'a> Ledger<'a> {
     pub(crate) fn spent(&self) -> (usize, Duration) {
         let count = self.known.keys().filter(|(look, _)| *look != Look::Test).count();
         (count, self.spent)
+    }
+
+    /// How many scores are by another version of the scorer.
+    pub(crate) fn older(&self) -> usize {
+        self.older
     }
 
     /// The windows that were tested before, by whatever.
@@ -151,7 +192,8 @@ impl<'a> Ledger<'a> {
         let measured = self.session.scorer.measure(&members, look)?;
         let seconds = began.elapsed().as_secs_f64();
         let by = self.session.scorer.tests().ok().filter(|_| look == Look::Test);
-        self.journal.add(&Entry { look, window: *window, measured, seconds, by })?;
+        let version = self.session.scorer.version(look);
+        self.journal.add(&Entry { look, window: *window, measured, seconds, by, version })?;
         self.spent += began.elapsed();
         self.known.insert(key, (*window, measured));
         self.progress.ended(window, look, &measured, self.spent().0);
@@ -193,7 +235,8 @@ impl Progress {
         } else if self.told.is_none_or(|told| told.elapsed() >= A_LINE_EVERY) {
             self.told = Some(Instant::now());
             let (word, most, score) = (word(look), self.most, measured.score);
-            tell(format_args!("{word}, {done} of at most {most}: {window}: {score:.4}"));
+            let digits = digits(std::iter::once(score));
+            tell(format_args!("{word}, {done} of at most {most}: {window}: {score:.digits$}"));
         }
     }
 }

@@ -10,5 +10,5 @@ mod usual;
 pub(crate) use budget::{BEST, Budget};
 pub(crate) use found::{Answer, Line, files};
 pub(crate) use heat::Heat;
-pub(crate) use ledger::{Bounds, Ledger, Session};
+pub(crate) use ledger::{Bounds, Ledger, Session, begin_anew};
 pub(crate) use usual::{Usual, usual};

@@ -9,7 +9,7 @@ use std::time::Instant;
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Role, Tensor, Values, Weights, WindowSpec};
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
-use hwa_store::{Averaging, Metadata, Order, Series, StoreError, write_tensors};
+use hwa_store::{Averaging, Metadata, Order, Series, SeriesError, StoreError, write_tensors};
 use hwa_train::Replica;
 use serde_json::json;
 
@@ -38,20 +38,24 @@ struct Measured {
 }
 
 fn measure(arguments: &BenchAverage, folder: &Path) -> Result<(), Failure> {
-    let series = Series::open(&[folder.to_owned()], Order::Name)?;
+    let open = || Series::open(&[folder.to_owned()], Order::Name);
+    let series = open()?;
     let limits = limits(arguments.max_memory, arguments.threads);
-    let averaging = Averaging { limits, ..Averaging::new(&series) };
     let everything = series.everything();
     let length = arguments.window.or_else(|| NonZeroUsize::new(series.len()));
     let windows = series.windows(WindowSpec::sliding(length.unwrap_or(NonZeroUsize::MIN)));
     let out = std::env::temp_dir().join("hwa-bench-average.safetensors");
     let mut measured = Measured::default();
     series.read_plainly(limits)?;
+    // Files are opened anew each time, and their checksums compared, as whoever averages them does.
+    let afresh = |work: &dyn Fn(&Averaging<'_>) -> Result<(), SeriesError>| {
+        seconds(|| work(&Averaging { limits, ..Averaging::new(&open()?) }))
+    };
     for _ in 0..arguments.rounds.get() {
         measured.read.push(seconds(|| series.read_plainly(limits).map(drop))?);
-        measured.computed.push(seconds(|| averaging.compute(std::slice::from_ref(&everything)))?);
-        measured.written.push(seconds(|| averaging.write_and_discard(&everything, &out))?);
-        measured.windows.push(seconds(|| averaging.compute(&windows))?);
+        measured.computed.push(afresh(&|mean| mean.compute(std::slice::from_ref(&everything)))?);
+        measured.written.push(afresh(&|mean| mean.write_and_discard(&everything, &out))?);
+        measured.windows.push(afresh(&|mean| mean.compute(&windows))?);
     }
     let Measured { read, computed, written, windows: slid } = measured;
     let (read, computed, written, slid) =

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hwa_data::Position;
 use hwa_mpi::World;
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
-use hwa_train::{Ranks, Replica, Step};
+use hwa_train::{Ranks, Replica, Step, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,11 +28,12 @@ struct Measured {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchSync) -> Result<(), Failure> {
-    if hwa_mpi::launched().is_none() {
-        return Err(Failure::usage("start it with mpirun or srun"));
-    }
+    let launch = hwa_mpi::launched();
+    let launch = launch.ok_or_else(|| Failure::usage("start it with mpirun or srun"))?;
     let said = |error: &str| tell(format_args!("error: {error}"));
     let mut world = World::new(DEADLINE, said).map_err(|error| Failure::Run(error.into()))?;
+    let known = Transport::size(&world);
+    launch.ensure_complete(known).map_err(|alone| Failure::usage(alone.to_string()))?;
     let measured = measure(arguments, &mut Ranks::new(&mut world, DEADLINE));
     measured.unwrap_or_else(|failure| world.abort(failure.report_code().into()));
     Ok(())

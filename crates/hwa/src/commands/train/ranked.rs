@@ -4,17 +4,23 @@
 //! get the experiment from it, and open their data by themselves. Whoever fails says so, with
 //! its rank and its host, and ends all.
 
+mod data;
+mod forwarded;
+
 use std::env;
 use std::fs;
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crc32fast::Hasher;
-use hwa_data::{DataError, OnBadImage, Source, Subset};
 use hwa_mpi::{Launch, World};
-use hwa_train::{Assistant, Blocks, Experiment, Ranks, TrainError, Transport};
+use hwa_train::{
+    Assistant, Blocks, Experiment, OnLostReplica, Ranks, Terms, TrainError, Transport,
+};
 use serde::{Deserialize, Serialize};
+
+pub(super) use forwarded::interrupt_when_forwarded;
 
 use super::{Asked, Planned, Sources, interrupt_with, quiet_panics_of_models};
 use crate::arguments::Train;
@@ -23,18 +29,18 @@ use crate::failure::Failure;
 use crate::notices;
 use crate::output::tell;
 
-/// After so many seconds without a sign of life of a rank the run is given up.
-const DEADLINE: u64 = 120;
+/// After so many seconds without a sign of life of a rank the run is given up. Where rank 0 has
+/// the variable, it holds for all.
+const DEADLINE: Limit = Limit { variable: "HWA_MPI_DEADLINE", seconds: 120 };
 
-/// Another number of seconds.
-const DEADLINE_VARIABLE: &str = "HWA_MPI_DEADLINE";
-
-/// Images that tell whether two ranks have the same data.
-const COMPARED: usize = 64;
+/// After so many seconds in which a model makes no step the run is given up.
+const STEP_DEADLINE: Limit = Limit { variable: "HWA_MPI_STEP_DEADLINE", seconds: 1800 };
 
 /// Trains as one of the ranks that a launcher started.
 pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
-    let deadline = deadline()?;
+    let (deadline, step_deadline) = deadlines()?;
+    // Before MPI starts threads of its own.
+    forwarded::hold()?;
     let said = |error: &str| tell(format_args!("error: {error}"));
     let mut world = World::new(deadline, said).map_err(|error| Failure::Run(error.into()))?;
     let host = world.host();
@@ -44,8 +50,9 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut ranks = Ranks::new(&mut world, deadline);
         let hello = Hello::from(host.clone());
+        let terms = Terms { hosts: Vec::new(), deadline, step_deadline };
         let ended = match ranks.rank() {
-            0 => lead(arguments, hello, &mut ranks),
+            0 => lead(arguments, (hello, terms), &mut ranks),
             _ => assist(arguments, hello, &mut ranks),
         };
         ended.map_err(|failure| (failure, ranks.rank()))
@@ -65,21 +72,37 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
     }
 }
 
-fn deadline() -> Result<Duration, Failure> {
-    let Ok(text) = env::var(DEADLINE_VARIABLE) else { return Ok(Duration::from_secs(DEADLINE)) };
-    match text.parse() {
-        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
-        _ => {
-            let wrong = format!("{DEADLINE_VARIABLE} must be a number of seconds, found {text:?}");
-            Err(Failure::usage(wrong))
-        }
+/// A number of seconds, and the variable that is another.
+struct Limit {
+    variable: &'static str,
+    seconds: u64,
+}
+
+impl Limit {
+    fn get(&self) -> Result<u64, Failure> {
+        let Self { variable, seconds } = self;
+        let Ok(text) = env::var(variable) else { return Ok(*seconds) };
+        let wrong = |_| format!("{variable} must be a number of seconds, found {text:?}");
+        text.parse().map_err(wrong).map_err(Failure::usage)
     }
+}
+
+/// Without a sign of life, which there must be one of, and without a step.
+fn deadlines() -> Result<(Duration, Option<Duration>), Failure> {
+    let deadline = DEADLINE.get()?;
+    if deadline == 0 {
+        return Err(Failure::usage(format!("{} must be one second or more", DEADLINE.variable)));
+    }
+    let step = Some(STEP_DEADLINE.get()?).filter(|seconds| *seconds > 0);
+    Ok((Duration::from_secs(deadline), step.map(Duration::from_secs)))
 }
 
 /// What a rank says of itself first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Hello {
     program: String,
+    /// What tells builds of one commit apart; nothing, if the program cannot be read.
+    build: Option<u32>,
     host: String,
     /// The cores that it may use, as the system lists them.
     cores: String,
@@ -91,9 +114,26 @@ impl Hello {
         let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HWA_COMMIT"));
         Self {
             program: format!("hwa {version} of commit {commit}"),
+            build: build(),
             host,
             cores: allowed_cores().unwrap_or_default(),
             arithmetic: environment::arithmetic(),
+        }
+    }
+}
+
+/// A checksum of the program itself: what was built of changes that are in no commit, or by
+/// another compiler, is another.
+fn build() -> Option<u32> {
+    // Where it is there: also of a program whose file was replaced since it was started.
+    let running = PathBuf::from("/proc/self/exe");
+    let path = Some(running).filter(|path| path.exists()).or_else(|| env::current_exe().ok())?;
+    let (mut file, mut hasher) = (fs::File::open(path).ok()?, crc32fast::Hasher::new());
+    let mut bytes = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut bytes).ok()? {
+            0 => return Some(hasher.finalize()),
+            count => hasher.update(&bytes[..count]),
         }
     }
 }
@@ -109,93 +149,79 @@ fn allowed_cores() -> Option<String> {
 #[derive(Debug, Serialize, Deserialize)]
 struct Assignment {
     experiment: String,
-    hosts: Vec<String>,
+    terms: Terms,
     /// Models that share the cores of each rank.
     sharing: Vec<usize>,
 }
 
-/// What a rank has found in its data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Found {
-    /// Training, validation and test images.
-    images: [usize; 3],
-    classes: usize,
-    /// Of some training images.
-    checksum: u32,
-}
-
-impl Found {
-    fn of(plan: &Planned) -> Result<Self, DataError> {
-        let Source { splits, num_classes, .. } = &plan.source;
-        Ok(Self {
-            images: [splits.train.len(), splits.validation.len(), splits.test.len()],
-            classes: *num_classes,
-            checksum: checksum(&splits.train, plan.experiment.data.on_bad_image)?,
-        })
-    }
-}
-
-/// Of images from the whole set and their labels. An image that may be left out must be
-/// unreadable for all.
-fn checksum(images: &Subset, on_bad_image: OnBadImage) -> Result<u32, DataError> {
-    let mut hasher = Hasher::new();
-    let step = images.len().div_ceil(COMPARED).max(1);
-    for index in (0..images.len()).step_by(step) {
-        match images.get(index) {
-            Ok(example) => {
-                hasher.update(&example.pixels);
-                hasher.update(&example.label.to_le_bytes());
-            }
-            Err(_) if on_bad_image == OnBadImage::Skip => hasher.update(b"unreadable"),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(hasher.finalize())
-}
-
-fn lead(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
+fn lead(
+    arguments: &Train,
+    (hello, mut terms): (Hello, Terms),
+    ranks: &mut Ranks<'_>,
+) -> Result<(), Failure> {
     let hellos: Vec<Hello> = understood(ranks.gather(told(&hello)?)?)?;
-    ranks.name(hellos.iter().map(|hello| hello.host.clone()).collect());
+    terms.hosts = hellos.iter().map(|hello| hello.host.clone()).collect();
+    ranks.keep_to(terms.clone());
     for (rank, hello) in hellos.iter().enumerate() {
-        if hello.program != hellos[0].program {
-            let (who, theirs, mine) = (ranks.who(rank), &hello.program, &hellos[0].program);
-            return Err(Failure::usage(format!("{who} is {theirs}, rank 0 is {mine}")));
-        }
+        ensure_same_program(hello, &hellos[0], &ranks.who(rank), arguments)?;
     }
-    let mut plan = Planned::new(arguments)?;
-    let places = places(&hellos, plan.settings.plan.num_models.get())?;
+    let mut plan = ranks.busy(|| Planned::new(arguments))??;
+    let places = places(&hellos, &plan.models)?;
     let assignment = Assignment {
         experiment: plan.experiment.to_toml()?,
-        hosts: hellos.iter().map(|hello| hello.host.clone()).collect(),
+        terms,
         sharing: places.iter().map(|place| place.sharing).collect(),
     };
     ranks.broadcast(told(&assignment)?)?;
     ranks.hand_out(plan.initial.as_ref())?;
-    let found: Vec<Found> = understood(ranks.gather(told(&Found::of(&plan)?)?)?)?;
-    for (rank, theirs) in found.iter().enumerate() {
-        if *theirs != found[0] {
-            let who = ranks.who(rank);
-            let error = format!("{who} has other data: {theirs:?}, rank 0 has {:?}", found[0]);
-            return Err(Failure::Run(anyhow::Error::msg(error)));
-        }
-    }
+    data::compare(&plan, ranks)?;
     for (rank, hello) in hellos.iter().enumerate() {
         if hello.arithmetic != hellos[0].arithmetic {
             let (who, theirs) = (ranks.who(rank), &hello.arithmetic);
             tell(format_args!("{who} computes with {theirs}: bits depend on who trains what"));
         }
     }
+    if plan.settings.on_lost_replica == OnLostReplica::Continue && ranks.size() > 1 {
+        tell(
+            "hwa.on_lost_replica = \"continue\" holds within one process: over several ranks a model \
+             that fails ends the run, and --resume RUN --without-replica NUMBER goes on without it",
+        );
+    }
     plan.ranks = places;
     plan.run(arguments, Some(ranks))
 }
 
-/// Where each rank is, and which models it has.
-fn places(hellos: &[Hello], models: usize) -> Result<Vec<RankPlace>, Failure> {
-    let ranks = hellos.len();
-    if ranks > models {
-        return Err(TrainError::TooManyRanks { ranks, models }.into());
+/// That a rank is the same program as rank 0; another build of it, if that is allowed.
+fn ensure_same_program(
+    theirs: &Hello,
+    mine: &Hello,
+    who: &str,
+    arguments: &Train,
+) -> Result<(), Failure> {
+    if theirs.program != mine.program {
+        let (theirs, mine) = (&theirs.program, &mine.program);
+        return Err(Failure::usage(format!("{who} is {theirs}, rank 0 is {mine}")));
     }
-    let blocks = Blocks::new(models, ranks);
+    if theirs.build == mine.build {
+        return Ok(());
+    }
+    let other = format!("{who} is another build of {} than rank 0", mine.program);
+    if !arguments.allow_other_arithmetic {
+        return Err(Failure::usage(format!(
+            "{other}: all need the same one; --allow-other-arithmetic goes on, and bits may differ"
+        )));
+    }
+    tell(format_args!("{other}: bits may depend on who trains what"));
+    Ok(())
+}
+
+/// Where each rank is, and which of the models that train it has.
+fn places(hellos: &[Hello], models: &[usize]) -> Result<Vec<RankPlace>, Failure> {
+    let ranks = hellos.len();
+    if ranks > models.len() {
+        return Err(TrainError::TooManyRanks { ranks, models: models.len() }.into());
+    }
+    let blocks = Blocks::new(models.len(), ranks);
     let sharing = |mine: &Hello| {
         let same = |other: &Hello| (&other.host, &other.cores) == (&mine.host, &mine.cores);
         let here = hellos.iter().enumerate().filter(|(_, other)| same(other));
@@ -203,7 +229,7 @@ fn places(hellos: &[Hello], models: usize) -> Result<Vec<RankPlace>, Failure> {
     };
     let place = |(rank, hello): (usize, &Hello)| RankPlace {
         host: hello.host.clone(),
-        models: blocks.of(rank).collect(),
+        models: models[blocks.of(rank)].to_vec(),
         arithmetic: hello.arithmetic.clone(),
         sharing: sharing(hello),
     };
@@ -213,23 +239,26 @@ fn places(hellos: &[Hello], models: usize) -> Result<Vec<RankPlace>, Failure> {
 fn assist(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     ranks.gather(told(&hello)?)?;
     let assignment: Assignment = serde_json::from_str(&ranks.broadcast(String::new())?)?;
-    ranks.name(assignment.hosts);
+    ranks.keep_to(assignment.terms);
     // What is left out here must not go unnoticed: rank 0 may be able to read it.
     notices::show_of(ranks.who(ranks.rank()));
     let initial = ranks.hand_out(None)?;
-    let plan = planned(assignment.experiment, arguments.data_dir.as_deref())?;
+    let Assignment { experiment, sharing, .. } = assignment;
+    let plan = ranks.busy(|| planned(experiment, arguments.data_dir.as_deref()))??;
     let plan = Planned { initial, ..plan };
-    ranks.gather(told(&Found::of(&plan)?)?)?;
+    data::compare(&plan, ranks)?;
     quiet_panics_of_models();
+    // Rank 0 says when to leave, and whoever started the ranks can end them.
+    let interrupt = interrupt_with(|_| {})?;
+    interrupt_when_forwarded(interrupt.clone())?;
     let assistant = Assistant {
         settings: &plan.settings,
         train: plan.source.splits.train.clone(),
         transform: plan.source.transform.clone(),
         build: &|init| plan.build(init),
         technique: &*plan.technique,
-        threads_per_model: plan.threads_for(assignment.sharing[ranks.rank()]),
-        // Rank 0 says when to leave, and whoever started the ranks can end them.
-        interrupt: interrupt_with(|_| {})?,
+        threads_per_model: plan.threads_for(sharing[ranks.rank()]),
+        interrupt,
     };
     // Also after an interrupt, of which rank 0 tells: a launcher ends all ranks when one of them
     // does not end well, and rank 0 may not be through.
@@ -269,16 +298,18 @@ mod tests {
     #[test]
     fn models_share_the_cores_that_their_ranks_share() {
         let hellos = [hello("a", "0-3"), hello("a", "0-3"), hello("a", "4-7"), hello("b", "0-3")];
-        let places = places(&hellos, 7).unwrap();
+        // Model 3 was left out.
+        let places = places(&hellos, &[0, 1, 2, 4, 5, 6, 7]).unwrap();
         let models: Vec<usize> = places.iter().map(|place| place.models.len()).collect();
         assert_eq!(models, [2, 2, 2, 1]);
+        assert_eq!(places[1].models, [2, 4], "by number, not by place");
         let sharing: Vec<usize> = places.iter().map(|place| place.sharing).collect();
         assert_eq!(sharing, [4, 4, 2, 1]);
     }
 
     #[test]
     fn more_ranks_than_models_are_refused() {
-        let refused = places(&[hello("a", ""), hello("b", "")], 1).unwrap_err();
+        let refused = places(&[hello("a", ""), hello("b", "")], &[1]).unwrap_err();
         assert!(matches!(refused, Failure::Usage(_)));
         assert!(refused.to_string().starts_with("2 ranks are too many for 1 models"));
     }

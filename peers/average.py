@@ -61,7 +61,11 @@ def round_of(arguments, peer, made):
     model = ["--model", arguments.model]
     half = max(arguments.count // 2, 1)
     run = lambda *command: json.loads(output(command))
-    theirs = lambda *what: json.loads(output([*peer, *what], environment=PEER_ENVIRONMENT))
+
+    def theirs(*what):
+        scratch.unlink(missing_ok=True)  # neither side's time is spent on an old file
+        return json.loads(output([*peer, *what], environment=PEER_ENVIRONMENT))
+
     found = {
         "hwa": run(*mine),
         "hwa-half": run(*mine, "--window", half),

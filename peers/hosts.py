@@ -2,7 +2,7 @@
 a bandwidth and a latency. Linux, as root, with iproute2.
 
     with Network(hosts=4, rate="1gbit", delay=1e-3) as network:
-        network.run(1, ["hostname"])
+        subprocess.run(within(1, ["hostname"]))
 
 Each host has one device, `tun0`, and the address 10.77.0.<number>, from 1 on. What it sends goes
 through a token bucket of the kernel (the bandwidth of a rank), and then through a relay, a process

@@ -6,12 +6,14 @@
 //! ones that a compiler makes vectors of, for the CPU that they run on: every element is rounded
 //! alike on all of them.
 
+use std::marker::PhantomData;
+
 use half::{bf16, f16};
 use hwa_core::{Element, ValueType};
 use pulp::{Arch, NullaryFnOnce};
 
-/// Members that are added in one pass.
-pub(crate) const GROUP: usize = 4;
+/// Members that are added in one pass over the sums, at most.
+pub(crate) const GROUP: usize = 5;
 
 /// An element as it lies in a file.
 trait Little<const N: usize> {
@@ -90,14 +92,14 @@ macro_rules! by_type {
     };
 }
 
-/// Sets the sums to the elements of the first member.
-pub(crate) fn begin(value_type: ValueType, sums: &mut [f64], first: &[u8]) {
-    by_type!(value_type, begin_typed(sums, first));
+/// Sets the sums to the elements of the first member, and adds the others, one after the other.
+pub(crate) fn begin(value_type: ValueType, sums: &mut [f64], members: &[&[u8]]) {
+    by_type!(value_type, sum_typed(sums, members, Start::First));
 }
 
 /// Adds members to the sums, one after the other.
 pub(crate) fn add(value_type: ValueType, sums: &mut [f64], members: &[&[u8]]) {
-    by_type!(value_type, add_typed(sums, members));
+    by_type!(value_type, sum_typed(sums, members, Start::Sums));
 }
 
 /// Keeps so much of the sums, and adds so much of a member.
@@ -113,7 +115,7 @@ pub(crate) fn finish(value_type: ValueType, sums: &[f64], divisor: f64, into: &m
 /// Whether all elements are finite.
 pub(crate) fn is_finite(value_type: ValueType, bytes: &[u8]) -> bool {
     let mut sums = vec![0.0; bytes.len() / value_type.num_bytes()];
-    begin(value_type, &mut sums, bytes);
+    begin(value_type, &mut sums, &[bytes]);
     all_finite(&sums)
 }
 
@@ -138,34 +140,65 @@ pub(crate) struct Share {
     pub(crate) take: f64,
 }
 
-fn begin_typed<T: Little<N>, const N: usize>(sums: &mut [f64], first: &[u8]) {
-    let first = first.as_chunks().0;
-    vectorized(|| {
-        for (sum, x) in sums.iter_mut().zip(first) {
-            *sum = T::wide(*x);
-        }
-    });
+/// What members are added to.
+#[derive(Clone, Copy)]
+enum Start {
+    /// Nothing, not even zero, which would make -0 a 0.
+    First,
+    Sums,
 }
 
-fn add_typed<T: Little<N>, const N: usize>(sums: &mut [f64], members: &[&[u8]]) {
-    let (groups, rest) = members.as_chunks::<GROUP>();
-    for group in groups {
-        // Of one length, which spares the loop its checks.
-        let [a, b, c, d] = group.map(|member| &member.as_chunks::<N>().0[..sums.len()]);
-        vectorized(|| {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let first = *sum + T::wide(a[i]);
-                *sum = first + T::wide(b[i]) + T::wide(c[i]) + T::wide(d[i]);
-            }
-        });
+fn sum_typed<T: Little<N>, const N: usize>(sums: &mut [f64], members: &[&[u8]], start: Start) {
+    for (number, group) in members.chunks(GROUP).enumerate() {
+        let start = if number == 0 { start } else { Start::Sums };
+        match *group {
+            [a, b, c, d, e] => sum_group::<T, N, 5>(sums, [a, b, c, d, e], start),
+            [a, b, c, d] => sum_group::<T, N, 4>(sums, [a, b, c, d], start),
+            [a, b, c] => sum_group::<T, N, 3>(sums, [a, b, c], start),
+            [a, b] => sum_group::<T, N, 2>(sums, [a, b], start),
+            [a] => sum_group::<T, N, 1>(sums, [a], start),
+            _ => {}
+        }
     }
-    for member in rest {
-        let member = member.as_chunks().0;
-        vectorized(|| {
-            for (sum, x) in sums.iter_mut().zip(member) {
-                *sum += T::wide(*x);
+}
+
+fn sum_group<T: Little<N>, const N: usize, const M: usize>(
+    sums: &mut [f64],
+    group: [&[u8]; M],
+    start: Start,
+) {
+    // Of one length, which spares the loop its checks.
+    let group = group.map(|member| &member.as_chunks().0[..sums.len()]);
+    match start {
+        Start::First => vectorized(Sum::<T, N, M, true> { sums, group, of: PhantomData }),
+        Start::Sums => vectorized(Sum::<T, N, M, false> { sums, group, of: PhantomData }),
+    }
+}
+
+/// Adds members of one length to the sums, or to nothing. A closure in its place is not always
+/// compiled into the function that has the CPU's instructions.
+struct Sum<'a, T, const N: usize, const M: usize, const BEGIN: bool> {
+    sums: &'a mut [f64],
+    group: [&'a [[u8; N]]; M],
+    of: PhantomData<T>,
+}
+
+impl<T: Little<N>, const N: usize, const M: usize, const BEGIN: bool> NullaryFnOnce
+    for Sum<'_, T, N, M, BEGIN>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let group = self.group.map(|member| &member[..self.sums.len()]);
+        for (i, sum) in self.sums.iter_mut().enumerate() {
+            let first = T::wide(group[0][i]);
+            let mut total = if BEGIN { first } else { *sum + first };
+            for member in &group[1..] {
+                total += T::wide(member[i]);
             }
-        });
+            *sum = total;
+        }
     }
 }
 

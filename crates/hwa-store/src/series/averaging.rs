@@ -85,12 +85,6 @@ impl<'a> Averaging<'a> {
         Ok(())
     }
 
-    /// Writes an average beside its place and removes it again: how long that takes without
-    /// waiting for the disk.
-    pub fn write_and_discard(&self, window: &Window, path: &Path) -> Result<(), SeriesError> {
-        self.begin(&[(window.clone(), path.to_owned())]).map(drop)
-    }
-
     /// The average of a window in memory.
     pub fn weights(&self, window: &Window) -> Result<Weights, SeriesError> {
         let planned = self.planned();

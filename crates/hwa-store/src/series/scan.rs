@@ -43,7 +43,7 @@ pub(crate) fn first_bad_tensors(
         let (bytes, sums) =
             (&mut bytes[..piece.length * tensor.width()], &mut sums[..piece.length]);
         sources[member].read(piece.tensor, piece.first, bytes, gathered)?;
-        begin(value_type, sums, bytes);
+        begin(value_type, sums, &[&*bytes]);
         if !all_finite(sums) {
             let mut bad = bad.lock().unwrap_or_else(PoisonError::into_inner);
             let first = bad[member].map_or(piece.tensor, |first| first.min(piece.tensor));

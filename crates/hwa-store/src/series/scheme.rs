@@ -2,7 +2,7 @@
 
 use hwa_core::ValueType;
 
-use super::arithmetic::{self, GROUP, Share};
+use super::arithmetic::{self, Share};
 use super::error::SeriesError;
 
 /// How members are averaged, oldest first. All of it is computed in `f64` and rounded once.
@@ -57,36 +57,30 @@ impl Scheme {
         pieces: &[&[u8]],
         before: usize,
     ) {
-        let (first, rest) = match (before, pieces.split_first()) {
-            (0, Some((first, rest))) => (Some(*first), rest),
-            _ => (None, pieces),
-        };
-        if let Some(first) = first {
-            arithmetic::begin(value_type, sums, first);
-            if let Self::Weighted(weights) = self {
-                sums.iter_mut().for_each(|sum| *sum *= weights[0]);
-            }
+        if let Self::Mean = self {
+            return match before {
+                0 => arithmetic::begin(value_type, sums, pieces),
+                _ => arithmetic::add(value_type, sums, pieces),
+            };
         }
-        let before = before + usize::from(first.is_some());
-        match self {
-            Self::Mean => arithmetic::add(value_type, sums, rest),
-            Self::Weighted(weights) => {
-                for (piece, weight) in rest.iter().zip(&weights[before..]) {
-                    let share = Share { keep: 1.0, take: *weight };
-                    arithmetic::blend(value_type, sums, piece, share);
+        for (number, piece) in (before..).zip(pieces) {
+            let share = self.share(number);
+            match number {
+                0 => {
+                    arithmetic::begin(value_type, sums, &[*piece]);
+                    sums.iter_mut().for_each(|sum| *sum *= share.take);
                 }
-            }
-            Self::Moving { decay } => {
-                let share = Share { keep: *decay, take: 1.0 - decay };
-                for piece in rest {
-                    arithmetic::blend(value_type, sums, piece, share);
-                }
+                _ => arithmetic::blend(value_type, sums, piece, share),
             }
         }
     }
 
-    /// Members that are read before they are taken: one starts the sums, and then groups.
-    pub(crate) fn group(before: usize) -> usize {
-        if before == 0 { GROUP + 1 } else { GROUP }
+    /// How a member enters what was before it.
+    fn share(&self, member: usize) -> Share {
+        match self {
+            Self::Weighted(weights) => Share { keep: 1.0, take: weights[member] },
+            Self::Moving { decay } if member > 0 => Share { keep: *decay, take: 1.0 - decay },
+            Self::Moving { .. } | Self::Mean => Share { keep: 1.0, take: 1.0 },
+        }
     }
 }

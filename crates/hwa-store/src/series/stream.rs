@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hwa_core::ValueType;
 
-use super::arithmetic::{all_finite, finish, is_finite};
+use super::arithmetic::{GROUP, all_finite, finish, is_finite};
 use super::buffers::{Buffers, Limits};
 use super::error::SeriesError;
 use super::layout::{Planned, in_file_order};
@@ -85,7 +85,7 @@ impl Pass<'_> {
         let members = used.iter().map(|member| self.sources[*member]);
         verify(&members.collect::<Vec<_>>(), self.limits.threads.get(), self.watch)?;
         let held = match self.windows {
-            [_] => used.len().min(Scheme::group(0)),
+            [_] => used.len().min(GROUP),
             _ => used.len(),
         };
         let buffers = self.buffers(held)?;
@@ -187,8 +187,7 @@ impl Pass<'_> {
         let (length, mut before) = (self.num_piece_bytes(piece), 0);
         let value_type = self.float(piece).unwrap_or(ValueType::I64);
         let Scratch { members, sums, gathered, .. } = scratch;
-        while before < window.len() {
-            let group = &window[before..window.len().min(before + Scheme::group(before))];
+        for group in window.chunks(GROUP) {
             for (member, bytes) in group.iter().zip(members.chunks_exact_mut(length)) {
                 self.read(*member, piece, bytes, gathered)?;
             }

@@ -238,6 +238,33 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_all_sizes_are_added_from_left_to_right() {
+        // 37 elements: whole vectors and a rest. Every member has another magnitude, so that
+        // another order would be another sum; the first element is -0 in all of them.
+        let element = |member: i32, i: i32| match i {
+            0 => -0.0f32,
+            i => (0.1 + i as f32).powi(1 + member % 7),
+        };
+        let member = |member: i32| -> Vec<u8> {
+            (0..37).flat_map(|i| element(member, i).to_le_bytes()).collect()
+        };
+        let members: Vec<Vec<u8>> = (0..2 * GROUP as i32 + 1).map(member).collect();
+        let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+        let mut expected = [0.0f64; 37];
+        for (number, _) in members.iter().enumerate() {
+            for (sum, i) in expected.iter_mut().zip(0..) {
+                let x = f64::from(element(number as i32, i));
+                *sum = if number == 0 { x } else { *sum + x };
+            }
+            let (begun, added) = members[..=number].split_at(1 + number / 2);
+            let mut sums = [0.0; 37];
+            begin(ValueType::F32, &mut sums, begun);
+            add(ValueType::F32, &mut sums, added);
+            assert_eq!(sums.map(f64::to_bits), expected.map(f64::to_bits), "{number}");
+        }
+    }
+
+    #[test]
     fn one_number_that_is_none_is_found_wherever_it_is() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for place in [0, 7, 8, 20] {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -370,6 +371,53 @@ fn a_rank_that_stands_still_is_missed_by_what_rank_0_was_told() {
         };
         assert!(said.lines().filter(of).any(|line| line.contains("3 seconds")), "{said}");
         assert!(ranks_of(&run).is_empty(), "nobody is left");
+    }
+}
+
+/// Makes a pipe. Whoever opens it to read waits for what is written to it; gives the other end then.
+fn pipe(path: &Path) -> Receiver<fs::File> {
+    succeeded(&Command::new("mkfifo").arg(path).output().unwrap());
+    let ((opened, receiver), path) = (channel(), path.to_owned());
+    // To open one end waits for the other.
+    spawn(move || opened.send(fs::OpenOptions::new().write(true).open(path).unwrap()));
+    receiver
+}
+
+/// The text of the default experiment.
+const EXPERIMENT: &str = include_str!("../experiments/digits-hwa.toml");
+
+/// Longer than the shortest deadline.
+const LATE: Duration = Duration::from_secs(6);
+
+/// A rank for each of these deadlines, for a new run or one to go on with.
+fn with_deadlines(deadlines: &[&str], arguments: impl Fn(&mut Command)) -> Command {
+    let mut command = mpirun();
+    for (rank, deadline) in deadlines.iter().enumerate() {
+        command.args((rank > 0).then_some(":"));
+        command.args(["-n", "1", "env", &format!("HWA_MPI_DEADLINE={deadline}"), PROGRAM]);
+        arguments(&mut command);
+    }
+    command
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn the_deadline_of_rank_0_holds_for_all_while_it_opens_what_it_trains() {
+    let (_keep, folder) = folder();
+    for deadlines in [["3", "120"], ["600", "3"]] {
+        let run = folder.join(deadlines[0]);
+        let experiment = run.with_extension("toml");
+        let opened = pipe(&experiment);
+        let child = start(with_deadlines(&deadlines, |command| {
+            settings(command, &run, &["schedule.epochs=1"]);
+            command.arg(&experiment);
+        }));
+        let mut rank_0 = opened.recv_timeout(SECONDS).unwrap();
+        sleep(LATE);
+        // It may have been given up: then it says why.
+        let _ = rank_0.write_all(EXPERIMENT.as_bytes());
+        drop(rank_0);
+        succeeded(&ended(child));
     }
 }
 

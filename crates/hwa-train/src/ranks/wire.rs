@@ -14,21 +14,28 @@ pub const BUFFER: usize = 32 << 20;
 /// The widest element.
 pub(crate) const ELEMENT: usize = 8;
 
+/// How often a rank shows that it is there at least, before it knows what the others go by. They
+/// may go by less than it does itself, but not by less than a second.
+const AT_FIRST: Duration = Duration::from_millis(100);
+
 /// The way to the other ranks, and what has gone over it.
 pub(crate) struct Wire<'t> {
     transport: &'t mut dyn Transport,
     /// Bytes sent and received in exchanges.
     bytes: u64,
     terms: Terms,
+    /// How often this rank shows that it is there.
+    pulse: Duration,
     /// When the others were last shown that this rank is there.
     beaten: Instant,
 }
 
 impl<'t> Wire<'t> {
-    /// Shows ten times in a `deadline` that this rank is there.
+    /// Shows ten times in a `deadline` that this rank is there, and in a second at first.
     pub(crate) fn new(transport: &'t mut dyn Transport, deadline: Duration) -> Self {
         let terms = Terms { deadline, ..Terms::default() };
-        Self { transport, bytes: 0, terms, beaten: Instant::now() }
+        let pulse = AT_FIRST.min(deadline / 10);
+        Self { transport, bytes: 0, terms, pulse, beaten: Instant::now() }
     }
 
     /// What this rank goes by.
@@ -39,6 +46,7 @@ impl<'t> Wire<'t> {
     /// Goes by these from now on.
     pub(crate) fn keep_to(&mut self, terms: Terms) {
         self.transport.keep_to(&terms);
+        self.pulse = terms.deadline / 10;
         self.terms = terms;
     }
 
@@ -99,7 +107,7 @@ impl<'t> Wire<'t> {
 
     /// Shows rank 0 that this rank is there, and rank 0 all others, if it is time to.
     pub(crate) fn beat(&mut self) -> Result<(), RanksError> {
-        if self.beaten.elapsed() <= self.terms.deadline / 10 {
+        if self.beaten.elapsed() <= self.pulse {
             return Ok(());
         }
         self.beaten = Instant::now();
@@ -125,6 +133,21 @@ mod tests {
 
     use super::super::rehearsal::rehearsal;
     use super::*;
+
+    #[test]
+    fn whoever_does_not_know_the_terms_yet_is_there_for_the_shortest_deadline() {
+        let mut ranks = rehearsal(2);
+        let (mut second, mut first) = (ranks.remove(1), ranks.remove(0));
+        let deadline = Duration::from_secs(600);
+        let mut wire = Wire::new(&mut first, deadline);
+        thread::sleep(2 * AT_FIRST);
+        wire.beat().unwrap();
+        assert!(second.poll().unwrap().is_some(), "another may go by a second");
+        wire.keep_to(Terms { deadline, ..Terms::default() });
+        thread::sleep(2 * AT_FIRST);
+        wire.beat().unwrap();
+        assert_eq!(second.poll().unwrap(), None);
+    }
 
     #[test]
     fn whoever_sends_for_long_is_still_there_for_the_others() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hwa_data::Position;
 use hwa_mpi::World;
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
-use hwa_train::{Ranks, Replica, Step, Transport};
+use hwa_train::{Ranks, Replica, Step, Terms, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -34,7 +34,9 @@ pub(crate) fn run(arguments: &BenchSync) -> Result<(), Failure> {
     let mut world = World::new(DEADLINE, said).map_err(|error| Failure::Run(error.into()))?;
     let known = Transport::size(&world);
     launch.ensure_complete(known).map_err(|alone| Failure::usage(alone.to_string()))?;
-    let measured = measure(arguments, &mut Ranks::new(&mut world, DEADLINE));
+    let mut ranks = Ranks::new(&mut world, DEADLINE);
+    ranks.keep_to(Terms { deadline: DEADLINE, ..Terms::default() });
+    let measured = measure(arguments, &mut ranks);
     measured.unwrap_or_else(|failure| world.abort(failure.report_code().into()));
     Ok(())
 }

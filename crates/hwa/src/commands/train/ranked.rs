@@ -49,12 +49,11 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
         .map_err(|alone| Failure::usage(alone.to_string()))?;
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut ranks = Ranks::new(&mut world, deadline);
-        let hello = Hello::from(host.clone());
         let terms = Terms { hosts: Vec::new(), deadline, step_deadline };
-        let ended = match ranks.rank() {
-            0 => lead(arguments, (hello, terms), &mut ranks),
-            _ => assist(arguments, hello, &mut ranks),
-        };
+        let ended = meet(&host, terms, &mut ranks).and_then(|hellos| match ranks.rank() {
+            0 => lead(arguments, &hellos, &mut ranks),
+            _ => assist(arguments, &mut ranks),
+        });
         ended.map_err(|failure| (failure, ranks.rank()))
     }));
     match ended {
@@ -145,31 +144,34 @@ fn allowed_cores() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
+/// What all ranks say of themselves, at rank 0. From here on all go by the terms of rank 0: only
+/// then may anything take long.
+fn meet(host: &str, mut terms: Terms, ranks: &mut Ranks<'_>) -> Result<Vec<Hello>, Failure> {
+    // The program may be on a disk that takes long.
+    let hello = ranks.busy(|| Hello::from(host.to_owned()))?;
+    let hellos: Vec<Hello> = understood(ranks.gather(told(&hello)?)?)?;
+    terms.hosts = hellos.iter().map(|hello| hello.host.clone()).collect();
+    let terms = serde_json::from_str(&ranks.broadcast(told(&terms)?)?)?;
+    ranks.keep_to(terms);
+    Ok(hellos)
+}
+
 /// What rank 0 tells the others to do.
 #[derive(Debug, Serialize, Deserialize)]
 struct Assignment {
     experiment: String,
-    terms: Terms,
     /// Models that share the cores of each rank.
     sharing: Vec<usize>,
 }
 
-fn lead(
-    arguments: &Train,
-    (hello, mut terms): (Hello, Terms),
-    ranks: &mut Ranks<'_>,
-) -> Result<(), Failure> {
-    let hellos: Vec<Hello> = understood(ranks.gather(told(&hello)?)?)?;
-    terms.hosts = hellos.iter().map(|hello| hello.host.clone()).collect();
-    ranks.keep_to(terms.clone());
+fn lead(arguments: &Train, hellos: &[Hello], ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     for (rank, hello) in hellos.iter().enumerate() {
         ensure_same_program(hello, &hellos[0], &ranks.who(rank), arguments)?;
     }
     let mut plan = ranks.busy(|| Planned::new(arguments))??;
-    let places = places(&hellos, &plan.models)?;
+    let places = places(hellos, &plan.models)?;
     let assignment = Assignment {
         experiment: plan.experiment.to_toml()?,
-        terms,
         sharing: places.iter().map(|place| place.sharing).collect(),
     };
     ranks.broadcast(told(&assignment)?)?;
@@ -236,14 +238,12 @@ fn places(hellos: &[Hello], models: &[usize]) -> Result<Vec<RankPlace>, Failure>
     Ok(hellos.iter().enumerate().map(place).collect())
 }
 
-fn assist(arguments: &Train, hello: Hello, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
-    ranks.gather(told(&hello)?)?;
+fn assist(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     let assignment: Assignment = serde_json::from_str(&ranks.broadcast(String::new())?)?;
-    ranks.keep_to(assignment.terms);
     // What is left out here must not go unnoticed: rank 0 may be able to read it.
     notices::show_of(ranks.who(ranks.rank()));
     let initial = ranks.hand_out(None)?;
-    let Assignment { experiment, sharing, .. } = assignment;
+    let Assignment { experiment, sharing } = assignment;
     let plan = ranks.busy(|| planned(experiment, arguments.data_dir.as_deref()))??;
     let plan = Planned { initial, ..plan };
     data::compare(&plan, ranks)?;

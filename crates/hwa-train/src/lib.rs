@@ -60,7 +60,7 @@ pub use mistake::mistake_in;
 pub use parse::ExperimentError;
 pub use ranks::{
     BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Rehearsal, Terms, TimeAwake,
-    Transport, rehearsal, rendezvous,
+    Transport, beside, rehearsal, rendezvous,
 };
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,

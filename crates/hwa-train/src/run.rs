@@ -24,7 +24,7 @@ use crate::judge::{Judge, JudgeSeat, JudgeState, desk};
 use crate::leader::{Closing, Leader};
 use crate::log::EventLog;
 use crate::measure::Bench;
-use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, RanksError, Service};
+use crate::ranks::{Blocks, Clerk, Hall, Opening, Ranks, Service, beside};
 use crate::replica::{Replica, ReplicaError};
 use crate::settings::{OnLostReplica, Settings};
 use crate::state::{Identity, Lead, Manifest, SavedState, StateStore};
@@ -86,15 +86,14 @@ impl Run<'_> {
     }
 
     /// The same with other processes, of which this is the leading one: it has the first
-    /// models, the judge and the files. The others are [`Assistant`](crate::Assistant)s. If there
-    /// is no other, it is as [`Self::train`].
+    /// models, the judge and the files. The others are [`Assistant`](crate::Assistant)s, and stay
+    /// until [`Ranks::end`] tells them that nothing is left to do. If there is no other, it is as
+    /// [`Self::train`].
     pub fn train_with(&self, ranks: &mut Ranks<'_>) -> Result<Outcome, TrainError> {
         if ranks.size() == 1 {
             return self.train();
         }
-        let outcome = self.conduct(Some(&mut *ranks)).map_err(|error| ranks.named(error))?;
-        ranks.end(matches!(outcome, Outcome::Interrupted { .. }))?;
-        Ok(outcome)
+        self.conduct(Some(&mut *ranks)).map_err(|error| ranks.named(error))
     }
 
     fn conduct(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
@@ -466,18 +465,6 @@ struct Beginning {
     manifest: Option<Manifest>,
     lead: Lead,
     log: EventLog,
-}
-
-/// Does something that takes long. If there are other processes, they are shown meanwhile that
-/// this one is there.
-fn beside<T: Send>(
-    ranks: &mut Option<&mut Ranks<'_>>,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, RanksError> {
-    match ranks {
-        None => Ok(work()),
-        Some(ranks) => ranks.busy(work),
-    }
 }
 
 /// The endings of the models with that of somebody beside them. A failure comes first: what

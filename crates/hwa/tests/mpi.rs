@@ -423,6 +423,41 @@ fn the_deadline_of_rank_0_holds_for_all_while_it_opens_what_it_trains() {
 
 #[test]
 #[ignore = "needs Open MPI"]
+fn rank_0_is_there_until_the_end_or_missed() {
+    let (_keep, folder) = folder();
+    let run = folder.join("run");
+    succeeded(&train(0, &run, &["schedule.epochs=1"]).output().unwrap());
+    let environment = run.join("environment.json");
+    for stands_still in [false, true] {
+        // The page is all that is left to do, and tells of the environment.
+        fs::remove_file(run.join("report/index.html")).unwrap();
+        fs::remove_file(&environment).unwrap();
+        let opened = pipe(&environment);
+        let child = start(with_deadlines(&["3", "3"], |command| {
+            command.args(["train", "--resume"]).arg(&run);
+        }));
+        let rank_0 = opened.recv_timeout(SECONDS).unwrap();
+        if stands_still {
+            let pid = ranks_of(&run).into_iter().find(|(rank, _)| *rank == 0).unwrap().1;
+            assert!(signal(pid, "-STOP"));
+            let output = ended(child);
+            let said = text(&output.stderr);
+            assert!(!output.status.success(), "{said}");
+            assert!(said.contains("has not been heard of for 3 seconds"), "{said}");
+            assert!(ranks_of(&run).is_empty(), "nobody is left");
+        } else {
+            sleep(LATE);
+            // It is read twice, for the page and for the curves.
+            fs::remove_file(&environment).unwrap();
+            fs::write(&environment, "{}").unwrap();
+            drop(rank_0);
+            succeeded(&ended(child));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
 fn a_run_that_is_suspended_goes_on() {
     let (_keep, folder) = folder();
     let run = folder.join("run");

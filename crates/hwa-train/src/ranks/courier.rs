@@ -22,6 +22,7 @@ use super::wire::Wire;
 use crate::collective::Interrupt;
 use crate::error::TrainError;
 use crate::event::Traffic;
+use crate::run::Outcome;
 
 /// How often a courier looks for notices while the models here are at work.
 pub(super) const PATROL: Duration = Duration::from_millis(10);
@@ -116,8 +117,10 @@ impl<'t> Ranks<'t> {
         }
     }
 
-    /// Rank 0: the run is over.
-    pub(crate) fn end(&mut self, interrupted: bool) -> Result<(), RanksError> {
+    /// Rank 0: the run is over, and this is its outcome. What takes long comes before: the others
+    /// do not miss this rank any more.
+    pub fn end(&mut self, outcome: &Outcome) -> Result<(), RanksError> {
+        let interrupted = matches!(outcome, Outcome::Interrupted { .. });
         self.tell_all(&Notice::Over { interrupted })
     }
 

@@ -34,6 +34,7 @@ pub use blocks::Blocks;
 pub use courier::Ranks;
 pub use error::RanksError;
 pub use images::Images;
+pub use presence::beside;
 pub use rehearsal::{Rehearsal, rehearsal, rendezvous};
 pub use terms::Terms;
 pub use time_awake::TimeAwake;

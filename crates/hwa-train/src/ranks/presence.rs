@@ -141,6 +141,18 @@ impl Ranks<'_> {
     }
 }
 
+/// Does something that takes long. If there are other processes, they are shown meanwhile that
+/// this one is there.
+pub fn beside<T: Send>(
+    ranks: &mut Option<&mut Ranks<'_>>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, RanksError> {
+    match ranks {
+        None => Ok(work()),
+        Some(ranks) => ranks.busy(work),
+    }
+}
+
 /// Requests an interrupt when it is dropped, also by a panic.
 struct Haste<'a>(Option<&'a Interrupt>);
 

@@ -398,7 +398,8 @@ pub(crate) fn train_over<T: Transport + Send>(
     train_at(pace, path, settings, (faults, ranks))
 }
 
-/// How long a rank may be silent, and how long rank 0 takes over its first and its last event.
+/// How long a rank may be silent, and how long rank 0 takes over its first and its last event,
+/// and over what comes after it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) deadline: Duration,
@@ -467,7 +468,13 @@ fn lead(
     let run = a_run(settings, technique, (&build, &dir), (observer, interrupt.clone()));
     match ranks {
         None => run.train(),
-        Some(ranks) => run.train_with(ranks),
+        Some(ranks) => {
+            let outcome = run.train_with(ranks)?;
+            // Something is left to do.
+            ranks.busy(|| std::thread::sleep(observer.lock().unwrap().pause))?;
+            ranks.end(&outcome)?;
+            Ok(outcome)
+        }
     }
 }
 

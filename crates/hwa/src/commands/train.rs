@@ -22,7 +22,7 @@ use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, LogTable,
     Method, Model, Observer, Outcome, Ranks, Replica, ReplicaError, Run, SealedTest, Settings,
-    Started, TrainError,
+    Started, TrainError, beside,
 };
 use serde_json::Value;
 
@@ -70,38 +70,46 @@ impl Planned {
         }
         let outcome = self.train(arguments, &dir, ranks.as_deref_mut());
         let mut left_out = LeftOut::of(&self.source);
-        if let Some(ranks) = ranks {
+        if let Some(ranks) = &ranks {
             left_out.add(ranks.left_out());
         }
-        self.conclude(arguments, &dir, (outcome, left_out), finished)
+        // After a failure here the others are ended, and what becomes of them is no other failure.
+        let mut ranks = ranks.filter(|_| outcome.is_ok());
+        let conclude = || self.conclude(arguments, &dir, (&outcome, left_out), finished);
+        beside(&mut ranks, conclude)?;
+        let outcome = outcome?;
+        if let Some(ranks) = ranks {
+            // Last: from here on nobody misses this rank.
+            ranks.end(&outcome)?;
+        }
+        match outcome {
+            Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
+            Outcome::Finished(_) => Ok(()),
+        }
     }
 
+    /// Lists what was left out, and shows the result, if there is one.
     fn conclude(
         &self,
         arguments: &Train,
         dir: &RunDir,
-        (outcome, mut left_out): (Result<Outcome, Failure>, LeftOut),
+        (outcome, mut left_out): (&Result<Outcome, Failure>, LeftOut),
         finished: bool,
-    ) -> Result<(), Failure> {
+    ) {
         // A list that cannot be kept is no reason to withhold the result.
         if let Err(error) = left_out.merge_into(&dir.left_out()) {
             tell(format_args!("the images that were left out could not be listed: {error}"));
         }
         left_out.tell();
-        match outcome? {
-            Outcome::Interrupted { .. } => Err(Failure::Interrupted { run: dir.path().to_owned() }),
-            Outcome::Finished(summary) => {
-                if !finished || !dir.page().exists() {
-                    draw_or_say_why_not(dir);
-                }
-                // Curves that cannot be read are no reason to withhold the result.
-                let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
-                let also = (self.offers(), curves.as_deref().unwrap_or_default());
-                let text = describe(dir.path(), &summary, &self.settings.plan.windows, also);
-                show(arguments, &text, json_summary(dir.path(), &summary, left_out.len()));
-                Ok(())
-            }
+        let Ok(Outcome::Finished(summary)) = outcome else { return };
+        if !finished || !dir.page().exists() {
+            draw_or_say_why_not(dir);
         }
+        // Curves that cannot be read are no reason to withhold the result.
+        let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
+        let also = (self.offers(), curves.as_deref().unwrap_or_default());
+        let text = describe(dir.path(), summary, &self.settings.plan.windows, also);
+        show(arguments, &text, json_summary(dir.path(), summary, left_out.len()));
     }
 }
 

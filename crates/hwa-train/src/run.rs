@@ -141,12 +141,13 @@ impl Run<'_> {
             }
         };
         if let Some(closing) = closing
-            && let Some(summary) = self.finish(closing, &files.states, ranks, crew.here.len())?
+            && let Some(summary) =
+                self.finish(closing, &files.states, &mut ranks, crew.here.len())?
         {
             return Ok(Outcome::Finished(Box::new(summary)));
         }
         // What was under way comes again after a resume from the newest state.
-        let newest = files.states.saved()?;
+        let newest = beside(&mut ranks, || files.states.saved())??;
         let steps = newest.map_or_else(Vec::new, |state| state.steps);
         announce(self.observer, &Event::Interrupted { steps: steps.clone() });
         Ok(Outcome::Interrupted { steps })
@@ -399,7 +400,7 @@ impl Run<'_> {
         &self,
         closing: Closing,
         states: &StateStore,
-        ranks: Option<&mut Ranks<'_>>,
+        ranks: &mut Option<&mut Ranks<'_>>,
         models_here: usize,
     ) -> Result<Option<Summary>, TrainError> {
         let close = || self.close(closing, states, models_here);

@@ -423,6 +423,27 @@ fn the_deadline_of_rank_0_holds_for_all_while_it_opens_what_it_trains() {
 
 #[test]
 #[ignore = "needs Open MPI"]
+fn rank_0_is_there_while_it_opens_a_run() {
+    let (_keep, folder) = folder();
+    let run = folder.join("run");
+    let child = at_work(0, &run, &["schedule.epochs=8"]);
+    assert!(signal(child.id(), "-TERM"));
+    assert_eq!(ended(child).status.code(), Some(130));
+    let (events, kept) = (run.join("events.jsonl"), folder.join("events.jsonl"));
+    fs::rename(&events, &kept).unwrap();
+    let opened = pipe(&events);
+    let child = start(with_deadlines(&["3", "3"], |command| {
+        command.args(["train", "--resume"]).arg(&run);
+    }));
+    let rank_0 = opened.recv_timeout(SECONDS).unwrap();
+    sleep(LATE);
+    fs::rename(&kept, &events).unwrap();
+    drop(rank_0);
+    succeeded(&ended(child));
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
 fn rank_0_is_there_until_the_end_or_missed() {
     let (_keep, folder) = folder();
     let run = folder.join("run");

@@ -60,15 +60,12 @@ impl Planned {
         arguments: &Train,
         mut ranks: Option<&mut Ranks<'_>>,
     ) -> Result<(), Failure> {
-        let dir = match &arguments.resume {
-            Some(path) => RunDir::open(path)?,
-            None => self.create(arguments.out.as_deref())?,
-        };
-        let finished = dir.summary().is_file();
+        // The disk may take long, and the other ranks wait.
+        let Opened { dir, recorded, finished } = beside(&mut ranks, || self.open(arguments))??;
         if finished {
             tell(format_args!("{} is finished: there is nothing to resume", dir.path().display()));
         }
-        let outcome = self.train(arguments, &dir, ranks.as_deref_mut());
+        let outcome = self.train(arguments, (&dir, recorded), ranks.as_deref_mut());
         let mut left_out = LeftOut::of(&self.source);
         if let Some(ranks) = &ranks {
             left_out.add(ranks.left_out());
@@ -111,6 +108,13 @@ impl Planned {
         let text = describe(dir.path(), summary, &self.settings.plan.windows, also);
         show(arguments, &text, json_summary(dir.path(), summary, left_out.len()));
     }
+}
+
+/// A run directory, and what is in it already.
+struct Opened {
+    dir: RunDir,
+    recorded: Option<Started>,
+    finished: bool,
 }
 
 /// An experiment that was validated against its data and its network.
@@ -183,6 +187,16 @@ impl Planned {
         Ok(Self { experiment, folder, settings, technique, source, spec, initial, models, ranks })
     }
 
+    /// The run directory to go on in, or a new one.
+    fn open(&self, arguments: &Train) -> Result<Opened, Failure> {
+        let dir = match &arguments.resume {
+            Some(path) => RunDir::open(path)?,
+            None => self.create(arguments.out.as_deref())?,
+        };
+        let (recorded, finished) = (recorded(&dir), dir.summary().is_file());
+        Ok(Opened { dir, recorded, finished })
+    }
+
     /// A new run directory with the resolved experiment in it.
     fn create(&self, out: Option<&Path>) -> Result<RunDir, Failure> {
         let path = out.map_or_else(|| vacant(&self.folder), Path::to_owned);
@@ -236,12 +250,12 @@ impl Planned {
     fn train(
         &self,
         arguments: &Train,
-        dir: &RunDir,
-        ranks: Option<&mut Ranks<'_>>,
+        (dir, recorded): (&RunDir, Option<Started>),
+        mut ranks: Option<&mut Ranks<'_>>,
     ) -> Result<Outcome, Failure> {
         let voice = Voice::new(arguments.plain);
         notices::show(voice.clone());
-        let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded(dir));
+        let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded);
         tell(self.title(dir.path().display()));
         tell(classes(&self.source.class_names));
         let interrupt = interrupt_on_ctrl_c(voice)?;
@@ -287,15 +301,15 @@ impl Planned {
             }
             Ok(())
         };
-        let outcome = match ranks {
-            None => prepare().and_then(|()| run.train()),
-            Some(ranks) => {
-                // The disk may take long, and the other ranks wait.
-                let prepared = ranks.busy(prepare).map_err(TrainError::from);
-                prepared.flatten().and_then(|()| run.train_with(ranks))
-            }
-        };
-        outcome.map_err(|error| explained(error, &run))
+        let prepared = beside(&mut ranks, prepare).map_err(TrainError::from).flatten();
+        let outcome = prepared.and_then(|()| match &mut ranks {
+            None => run.train(),
+            Some(ranks) => run.train_with(ranks),
+        });
+        let outcome = outcome.map_err(|error| explained(error, &run))?;
+        // It may be in the middle of the page.
+        beside(&mut ranks, || drop(observer))?;
+        Ok(outcome)
     }
 
     /// A model with initial weights: drawn, or those of a file.

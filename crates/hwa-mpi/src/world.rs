@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hwa_train::{Incoming, Outgoing, RanksError, Terms, TimeAwake, Transport};
+use hwa_train::{Incoming, Outgoing, RanksError, Reason, Terms, TimeAwake, Transport};
 use mpi::environment::{Universe, processor_name};
 use mpi::point_to_point::Status;
 use mpi::request::{LocalScope, Request};
@@ -31,7 +31,7 @@ pub struct World {
     hosts: Vec<String>,
     /// Notices that came while something else was waited for, in their order.
     inbox: RefCell<VecDeque<(usize, Vec<u8>)>>,
-    last_words: fn(&str),
+    last_words: fn(Reason<'_>) -> u8,
     _universe: Universe,
 }
 
@@ -51,8 +51,9 @@ type Pending<'a, 's> = (usize, Option<usize>, Request<'a, [u8], &'s LocalScope<'
 
 impl World {
     /// Initializes MPI, for the thread that calls this and no other. An exchange that is not
-    /// over after `deadline` ends all ranks, after `last_words` has said why.
-    pub fn new(deadline: Duration, last_words: fn(&str)) -> Result<Self, MpiError> {
+    /// over after `deadline` ends all ranks, after `last_words` has said why, with the code that it
+    /// gives.
+    pub fn new(deadline: Duration, last_words: fn(Reason<'_>) -> u8) -> Result<Self, MpiError> {
         let (universe, threading) =
             mpi::initialize_with_threading(Threading::Funneled).ok_or(MpiError::Twice)?;
         if threading < Threading::Funneled {
@@ -85,8 +86,8 @@ impl World {
 
     /// Ends all ranks, after this one has said what happened to it.
     fn end(&self, what: &str) -> ! {
-        (self.last_words)(&format!("rank {} on {}{what}", self.world.rank(), self.host()));
-        self.world.abort(1)
+        let what = format!("rank {} on {}{what}", self.world.rank(), self.host());
+        self.world.abort((self.last_words)(Reason::Failed(&what)).into())
     }
 
     /// Looks at what is under way until it is over, and does something else in between. Gives the
@@ -216,7 +217,10 @@ impl Transport for World {
         self.hosts.clone_from(&terms.hosts);
     }
 
-    fn end_all(&mut self, reason: &str) {
-        self.end(&format!(": {reason}"));
+    fn end_all(&mut self, reason: Reason<'_>) {
+        match reason {
+            Reason::Failed(reason) => self.end(&format!(": {reason}")),
+            Reason::Interrupted => self.world.abort((self.last_words)(reason).into()),
+        }
     }
 }

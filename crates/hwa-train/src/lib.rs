@@ -59,8 +59,8 @@ pub use measure::evaluate;
 pub use mistake::mistake_in;
 pub use parse::ExperimentError;
 pub use ranks::{
-    BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Rehearsal, Terms, TimeAwake,
-    Transport, beside, rehearsal, rendezvous,
+    BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Reason, Rehearsal, Terms,
+    TimeAwake, Transport, beside, rehearsal, rendezvous,
 };
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,

@@ -13,9 +13,9 @@ use hwa_core::{OuterWeights, Weights};
 use hwa_data::Batch;
 use hwa_train::{
     Averaging, BuildTechnique, Candidates, Collective, Descent, Grafting, Incoming, Init,
-    Interrupt, MomentumAtSync, Outcome, Outgoing, RanksError, Rehearsal, Replica, ReplicaError,
-    Settings, Step, StepStats, Technique, TechniqueError, TrainError, Transport, rehearsal,
-    rendezvous,
+    Interrupt, MomentumAtSync, Outcome, Outgoing, RanksError, Reason, Rehearsal, Replica,
+    ReplicaError, Settings, Step, StepStats, Technique, TechniqueError, TrainError, Transport,
+    rehearsal, rendezvous,
 };
 use proptest::prelude::*;
 use toy::{
@@ -275,7 +275,8 @@ impl Transport for Fragile {
         self.way.poll()
     }
 
-    fn end_all(&mut self, reason: &str) {
+    fn end_all(&mut self, reason: Reason<'_>) {
+        let Reason::Failed(reason) = reason else { panic!("nobody has interrupted") };
         self.ended.lock().unwrap().push(reason.to_owned());
     }
 }

@@ -9,7 +9,7 @@ use hwa_data::DataError;
 use hwa_nn::NnError;
 use hwa_store::{CheckpointError, SeriesError, StoreError};
 use hwa_study::StudyError;
-use hwa_train::{ExperimentError, ReplicaError, TrainError};
+use hwa_train::{ExperimentError, RanksError, Reason, ReplicaError, TrainError};
 
 /// Why the command did not do what it was asked.
 #[derive(Debug)]
@@ -204,9 +204,21 @@ impl From<StudyError> for Failure {
     }
 }
 
-impl From<hwa_train::RanksError> for Failure {
-    fn from(error: hwa_train::RanksError) -> Self {
-        Self::Run(error.into())
+impl From<RanksError> for Failure {
+    fn from(error: RanksError) -> Self {
+        match error {
+            RanksError::Interrupted => Reason::Interrupted.into(),
+            _ => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<Reason<'_>> for Failure {
+    fn from(reason: Reason<'_>) -> Self {
+        match reason {
+            Reason::Failed(error) => Self::Run(anyhow::Error::msg(error.to_owned())),
+            Reason::Interrupted => Self::Cancelled { advice: "nothing was begun".to_owned() },
+        }
     }
 }
 

@@ -479,6 +479,36 @@ fn rank_0_is_there_until_the_end_or_missed() {
 
 #[test]
 #[ignore = "needs Open MPI"]
+fn an_interrupt_before_training_ends_all_at_once_with_130() {
+    let (_keep, folder) = folder();
+    // To a rank, or to the launcher, which hands it on.
+    for interrupted in [Some(0), Some(1), None] {
+        let run = folder.join(format!("{interrupted:?}"));
+        let experiment = run.with_extension("toml");
+        let opened = pipe(&experiment);
+        let mut command = train(2, &run, &[]);
+        command.arg(&experiment);
+        let child = start(command);
+        // What it waits for never comes.
+        let _rank_0 = opened.recv_timeout(SECONDS).unwrap();
+        let sent = match interrupted {
+            None => signal(child.id(), "-USR1"),
+            Some(rank) => {
+                let pid = ranks_of(&run).into_iter().find(|(found, _)| *found == rank).unwrap().1;
+                signal(pid, "-TERM")
+            }
+        };
+        assert!(sent);
+        let output = ended(child);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert_eq!(said.matches("interrupted; nothing was begun").count(), 1, "{said}");
+        assert!(!run.exists());
+    }
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
 fn a_run_that_is_suspended_goes_on() {
     let (_keep, folder) = folder();
     let run = folder.join("run");

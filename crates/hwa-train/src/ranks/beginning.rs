@@ -128,8 +128,10 @@ impl Ranks<'_> {
         loop {
             match self.next_notice()? {
                 Some((_, Notice::Beat)) => {}
+                Some((_, Notice::Interrupt)) => return Err(RanksError::Interrupted),
                 Some(notice) => return Ok(notice),
                 None => {
+                    self.give_way()?;
                     self.show_life()?;
                     thread::sleep(pause_after(began));
                 }

@@ -36,7 +36,9 @@ pub struct Ranks<'t> {
     pub(super) heard: Vec<Instant>,
     pub(super) looked: Instant,
     /// Whether rank 0 knows of an interrupt here; at rank 0, whether all know.
-    interrupted: bool,
+    pub(super) interrupted: bool,
+    /// Who may interrupt before training.
+    pub(super) interrupt: Interrupt,
     pub(super) images: Option<Box<dyn Images>>,
     /// Images that were left out, as far as this rank has heard, and why.
     pub(super) left_out: BTreeMap<String, String>,
@@ -54,6 +56,7 @@ impl<'t> Ranks<'t> {
             heard,
             looked: now,
             interrupted: false,
+            interrupt: Interrupt::new(),
             images: None,
             left_out: BTreeMap::new(),
         }
@@ -62,6 +65,12 @@ impl<'t> Ranks<'t> {
     /// Goes by these from now on.
     pub fn keep_to(&mut self, terms: Terms) {
         self.wire.keep_to(terms);
+    }
+
+    /// Gives way to this before training. When training has begun it is that of the run or of the
+    /// assistant that counts.
+    pub fn interrupted_by(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 
     /// The number of this rank.

@@ -80,6 +80,9 @@ pub enum RanksError {
         /// Why it was left out.
         reason: String,
     },
+    /// There was an interrupt before training: nothing was begun.
+    #[error("it was interrupted")]
+    Interrupted,
     /// The models of one rank do not match.
     #[error(transparent)]
     Weights(#[from] WeightsError),

@@ -38,7 +38,7 @@ pub use presence::beside;
 pub use rehearsal::{Rehearsal, rehearsal, rendezvous};
 pub use terms::Terms;
 pub use time_awake::TimeAwake;
-pub use transport::{Incoming, Outgoing, Transport};
+pub use transport::{Incoming, Outgoing, Reason, Transport};
 pub use wire::BUFFER;
 
 pub(crate) use clerk::Clerk;

@@ -12,6 +12,7 @@ use super::courier::{PATROL, Ranks, Service};
 use super::error::RanksError;
 use super::notice::Notice;
 use super::time_awake::suspended;
+use super::transport::Reason;
 use crate::collective::Interrupt;
 
 /// How long the models of a rank may take to leave when something there has failed.
@@ -21,15 +22,49 @@ impl Ranks<'_> {
     /// Does something that takes long and needs no other rank, in another thread, and shows the
     /// others meanwhile that this rank is there.
     pub fn busy<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, RanksError> {
+        self.looking(Self::look_out, work)
+    }
+
+    /// Before training: the same, and gives way to an interrupt of any rank. There is nothing to be
+    /// saved: the work is not waited for.
+    pub fn prepare<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, RanksError> {
+        let look = |ranks: &mut Self| ranks.look_out().and_then(|()| ranks.give_way());
+        self.looking(look, work)
+    }
+
+    /// Looks out while something is done.
+    fn looking<T: Send>(
+        &mut self,
+        look: impl Fn(&mut Self) -> Result<(), RanksError>,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, RanksError> {
         thread::scope(|scope| {
             let worker = scope.spawn(work);
             while !worker.is_finished() {
                 // Whatever the worker is at, it may never end.
-                self.look_out().inspect_err(|error| self.wire.end_all(&error.to_string()))?;
+                look(self).inspect_err(|error| match error {
+                    RanksError::Interrupted => self.wire.end_all(Reason::Interrupted),
+                    error => self.wire.end_all(Reason::Failed(&error.to_string())),
+                })?;
                 thread::sleep(PATROL);
             }
             Ok(worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })
+    }
+
+    /// Before training: an interrupt of any rank ends all. Rank 0 hears of it and decides, so that
+    /// one of them says so.
+    pub(super) fn give_way(&mut self) -> Result<(), RanksError> {
+        let here = self.interrupt.is_requested();
+        if self.rank() == 0 {
+            let elsewhere = self.unheeded.iter().any(|(_, notice)| *notice == Notice::Interrupt);
+            return if here || elsewhere { Err(RanksError::Interrupted) } else { Ok(()) };
+        }
+        if here && !self.interrupted {
+            self.interrupted = true;
+            self.tell(0, &Notice::Interrupt)?;
+        }
+        Ok(())
     }
 
     /// Keeps what comes for later, and shows life.
@@ -106,7 +141,7 @@ impl Ranks<'_> {
             thread::sleep(PATROL);
         }
         if !service.hall.is_left() {
-            self.wire.end_all(reason);
+            self.wire.end_all(Reason::Failed(reason));
         }
     }
 
@@ -136,7 +171,7 @@ impl Ranks<'_> {
             }
             None => return Ok(()),
         };
-        self.wire.end_all(&error.to_string());
+        self.wire.end_all(Reason::Failed(&error.to_string()));
         Err(error)
     }
 }
@@ -224,8 +259,11 @@ mod tests {
             self.way.poll()
         }
 
-        fn end_all(&mut self, reason: &str) {
-            self.ended = Some(reason.to_owned());
+        fn end_all(&mut self, reason: Reason<'_>) {
+            self.ended = Some(match reason {
+                Reason::Failed(reason) => reason.to_owned(),
+                Reason::Interrupted => "an interrupt".to_owned(),
+            });
         }
     }
 
@@ -341,6 +379,32 @@ mod tests {
             assert_eq!(ranks.gather("mine".to_owned()).unwrap(), ["mine", "of rank 1"]);
             ranks.broadcast("of rank 0".to_owned()).unwrap();
         });
+    }
+
+    #[test]
+    fn an_interrupt_of_any_rank_ends_all_before_training() {
+        let deadline = Duration::from_secs(60);
+        for interrupted in [0, 1] {
+            let requests: [Interrupt; 2] = Default::default();
+            requests[interrupted].request();
+            let mut ends = rehearsal(2).into_iter().map(Watched::new);
+            let (mut first, mut second) = (ends.next().unwrap(), ends.next().unwrap());
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut ranks = Ranks::new(&mut second, deadline);
+                    ranks.interrupted_by(requests[1].clone());
+                    ranks.prepare(|| thread::sleep(5 * PATROL)).unwrap();
+                });
+                let mut ranks = Ranks::new(&mut first, deadline);
+                ranks.interrupted_by(requests[0].clone());
+                let preparing = ranks.prepare(|| thread::sleep(50 * PATROL)).unwrap_err();
+                let waiting = ranks.gather(String::new()).unwrap_err();
+                for error in [preparing, waiting] {
+                    assert!(matches!(error, RanksError::Interrupted), "{error}");
+                }
+            });
+            assert_eq!((first.ended.as_deref(), second.ended), (Some("an interrupt"), None));
+        }
     }
 
     #[test]

@@ -9,6 +9,15 @@ pub type Outgoing<'a> = (usize, &'a [u8]);
 /// Room for bytes that come from a rank: as many as it will send.
 pub type Incoming<'a> = (usize, &'a mut [u8]);
 
+/// Why all ranks are ended at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason<'a> {
+    /// Something has failed: what.
+    Failed(&'a str),
+    /// There was an interrupt before there was anything to be saved.
+    Interrupted,
+}
+
 /// The other ranks of a run, as the main thread of one reaches them.
 ///
 /// There are two ways. *Notices* are small and come unasked. An *exchange* moves bytes whose
@@ -40,5 +49,5 @@ pub trait Transport {
     fn keep_to(&mut self, _terms: &Terms) {}
 
     /// Says why, and ends all ranks at once. Comes back where processes cannot be ended.
-    fn end_all(&mut self, _reason: &str) {}
+    fn end_all(&mut self, _reason: Reason<'_>) {}
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::error::{RanksError, called};
 use super::notice::Notice;
 use super::terms::Terms;
-use super::transport::{Incoming, Outgoing, Transport};
+use super::transport::{Incoming, Outgoing, Reason, Transport};
 
 /// Bytes that a rank has in buffers at once while weights are exchanged, whatever the size of
 /// the model: 32 MiB. What is sent is cut up accordingly.
@@ -51,7 +51,7 @@ impl<'t> Wire<'t> {
     }
 
     /// Ends all ranks, where processes can be ended.
-    pub(crate) fn end_all(&mut self, reason: &str) {
+    pub(crate) fn end_all(&mut self, reason: Reason<'_>) {
         self.transport.end_all(reason);
     }
 

@@ -5,13 +5,13 @@ mod ranked;
 #[cfg(not(feature = "mpi"))]
 #[path = "train/unranked.rs"]
 mod ranked;
+mod signals;
 
 use std::fmt::Display;
 use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use hwa_core::Weights;
@@ -25,6 +25,10 @@ use hwa_train::{
     Started, TrainError, beside,
 };
 use serde_json::Value;
+
+pub(crate) use signals::interrupt_on_ctrl_c;
+
+use signals::Signals;
 
 use crate::about::About;
 use crate::arguments::Train;
@@ -132,6 +136,8 @@ pub(crate) struct Planned {
     models: Vec<usize>,
     /// Where the ranks are, and what they have; nothing, if this is the only process.
     ranks: Vec<RankPlace>,
+    /// What interrupts, if it is heeded already.
+    signals: Option<Signals>,
 }
 
 impl Planned {
@@ -183,8 +189,19 @@ impl Planned {
         experiment.data.validation = Some(source.splits.validation.len());
         experiment.data.digest.clone_from(&source.digest);
         let experiment = experiment.resolved();
-        let (models, ranks) = ((0..settings.plan.num_models.get()).collect(), Vec::new());
-        Ok(Self { experiment, folder, settings, technique, source, spec, initial, models, ranks })
+        let models = (0..settings.plan.num_models.get()).collect();
+        Ok(Self {
+            experiment,
+            folder,
+            settings,
+            technique,
+            source,
+            spec,
+            initial,
+            models,
+            ranks: Vec::new(),
+            signals: None,
+        })
     }
 
     /// The run directory to go on in, or a new one.
@@ -258,12 +275,12 @@ impl Planned {
         let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded);
         tell(self.title(dir.path().display()));
         tell(classes(&self.source.class_names));
-        let interrupt = interrupt_on_ctrl_c(voice)?;
+        let interrupt = match &self.signals {
+            Some(signals) => signals.saying(voice),
+            None => interrupt_on_ctrl_c(voice)?,
+        };
         if arguments.leash {
             interrupt_when_input_ends(interrupt.clone())?;
-        }
-        if ranks.is_some() {
-            ranked::interrupt_when_forwarded(interrupt.clone())?;
         }
         quiet_panics_of_models();
         let splits = &self.source.splits;
@@ -656,29 +673,6 @@ fn vacant(name: &str) -> PathBuf {
     let first = base.join(name);
     let mut numbered = (2..).map(|n| base.join(format!("{name}-{n}")));
     if first.exists() { numbered.find(|path| !path.exists()).unwrap_or(first) } else { first }
-}
-
-/// The first Ctrl-C asks for a state to resume from, the second leaves at once.
-pub(crate) fn interrupt_on_ctrl_c(voice: Voice) -> Result<Interrupt, Failure> {
-    interrupt_with(move |signals| match signals {
-        1 => voice
-            .say("interrupted: finishing what is under way and saving (again to leave at once)"),
-        _ => std::process::exit(130),
-    })
-}
-
-/// Every signal asks for a state, and `heed` is told how many have come. An interrupt may have been
-/// requested before by somebody else: the first signal is the first all the same.
-fn interrupt_with(heed: impl Fn(usize) + Send + 'static) -> Result<Interrupt, Failure> {
-    let interrupt = Interrupt::new();
-    let request = interrupt.clone();
-    let signals = AtomicUsize::new(0);
-    let handler = move || {
-        request.request();
-        heed(signals.fetch_add(1, Ordering::Relaxed) + 1);
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::Run(error.into()))?;
-    Ok(interrupt)
 }
 
 /// Whoever started this holds the other end of standard input: when it is let go, on purpose

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hwa_data::Position;
 use hwa_mpi::World;
 use hwa_nn::{ModelSpec, Origin, SgdConfig};
-use hwa_train::{Ranks, Replica, Step, Terms, Transport};
+use hwa_train::{Ranks, Reason, Replica, Step, Terms, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use super::step::{RATE, noise};
 use super::{median, task};
 use crate::arguments::{BenchSync, Steps};
 use crate::failure::Failure;
-use crate::output::{give, tell};
+use crate::output::give;
 
 /// A rank that takes longer over a step is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -30,8 +30,8 @@ struct Measured {
 pub(crate) fn run(arguments: &BenchSync) -> Result<(), Failure> {
     let launch = hwa_mpi::launched();
     let launch = launch.ok_or_else(|| Failure::usage("start it with mpirun or srun"))?;
-    let said = |error: &str| tell(format_args!("error: {error}"));
-    let mut world = World::new(DEADLINE, said).map_err(|error| Failure::Run(error.into()))?;
+    let last_words = |reason: Reason<'_>| Failure::from(reason).report_code();
+    let mut world = World::new(DEADLINE, last_words).map_err(|error| Failure::Run(error.into()))?;
     let known = Transport::size(&world);
     launch.ensure_complete(known).map_err(|alone| Failure::usage(alone.to_string()))?;
     let mut ranks = Ranks::new(&mut world, DEADLINE);

@@ -16,13 +16,12 @@ use std::time::Duration;
 
 use hwa_mpi::{Launch, World};
 use hwa_train::{
-    Assistant, Blocks, Experiment, OnLostReplica, Ranks, Terms, TrainError, Transport,
+    Assistant, Blocks, Experiment, OnLostReplica, Ranks, Reason, Terms, TrainError, Transport,
 };
 use serde::{Deserialize, Serialize};
 
-pub(super) use forwarded::interrupt_when_forwarded;
-
-use super::{Asked, Planned, Sources, interrupt_with, quiet_panics_of_models};
+use super::signals::Signals;
+use super::{Asked, Planned, Sources, quiet_panics_of_models};
 use crate::arguments::Train;
 use crate::environment::{self, RankPlace};
 use crate::failure::Failure;
@@ -41,8 +40,8 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
     let (deadline, step_deadline) = deadlines()?;
     // Before MPI starts threads of its own.
     forwarded::hold()?;
-    let said = |error: &str| tell(format_args!("error: {error}"));
-    let mut world = World::new(deadline, said).map_err(|error| Failure::Run(error.into()))?;
+    let last_words = |reason: Reason<'_>| Failure::from(reason).report_code();
+    let mut world = World::new(deadline, last_words).map_err(|error| Failure::Run(error.into()))?;
     let host = world.host();
     launch
         .ensure_complete(Transport::size(&world))
@@ -50,11 +49,7 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut ranks = Ranks::new(&mut world, deadline);
         let terms = Terms { hosts: Vec::new(), deadline, step_deadline };
-        let ended = meet(&host, terms, &mut ranks).and_then(|hellos| match ranks.rank() {
-            0 => lead(arguments, &hellos, &mut ranks),
-            _ => assist(arguments, &mut ranks),
-        });
-        ended.map_err(|failure| (failure, ranks.rank()))
+        take_part(arguments, (&host, terms), &mut ranks).map_err(|failure| (failure, ranks.rank()))
     }));
     match ended {
         Ok(Ok(())) => Ok(()),
@@ -68,6 +63,25 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
         }
         // The hook has said what there is to say.
         Err(_) => world.abort(1),
+    }
+}
+
+fn take_part(
+    arguments: &Train,
+    (host, terms): (&str, Terms),
+    ranks: &mut Ranks<'_>,
+) -> Result<(), Failure> {
+    let signals = match ranks.rank() {
+        0 => Signals::heed()?,
+        // Rank 0 says when to leave, and whoever started the ranks can end them.
+        _ => Signals::pass_on()?,
+    };
+    forwarded::interrupt_when_forwarded(signals.interrupt.clone())?;
+    ranks.interrupted_by(signals.interrupt.clone());
+    let hellos = meet(host, terms, ranks)?;
+    match ranks.rank() {
+        0 => lead(arguments, &hellos, signals, ranks),
+        _ => assist(arguments, signals, ranks),
     }
 }
 
@@ -148,7 +162,7 @@ fn allowed_cores() -> Option<String> {
 /// then may anything take long.
 fn meet(host: &str, mut terms: Terms, ranks: &mut Ranks<'_>) -> Result<Vec<Hello>, Failure> {
     // The program may be on a disk that takes long.
-    let hello = ranks.busy(|| Hello::from(host.to_owned()))?;
+    let hello = ranks.prepare(|| Hello::from(host.to_owned()))?;
     let hellos: Vec<Hello> = understood(ranks.gather(told(&hello)?)?)?;
     terms.hosts = hellos.iter().map(|hello| hello.host.clone()).collect();
     let terms = serde_json::from_str(&ranks.broadcast(told(&terms)?)?)?;
@@ -164,11 +178,16 @@ struct Assignment {
     sharing: Vec<usize>,
 }
 
-fn lead(arguments: &Train, hellos: &[Hello], ranks: &mut Ranks<'_>) -> Result<(), Failure> {
+fn lead(
+    arguments: &Train,
+    hellos: &[Hello],
+    signals: Signals,
+    ranks: &mut Ranks<'_>,
+) -> Result<(), Failure> {
     for (rank, hello) in hellos.iter().enumerate() {
         ensure_same_program(hello, &hellos[0], &ranks.who(rank), arguments)?;
     }
-    let mut plan = ranks.busy(|| Planned::new(arguments))??;
+    let mut plan = ranks.prepare(|| Planned::new(arguments))??;
     let places = places(hellos, &plan.models)?;
     let assignment = Assignment {
         experiment: plan.experiment.to_toml()?,
@@ -189,7 +208,7 @@ fn lead(arguments: &Train, hellos: &[Hello], ranks: &mut Ranks<'_>) -> Result<()
              that fails ends the run, and --resume RUN --without-replica NUMBER goes on without it",
         );
     }
-    plan.ranks = places;
+    (plan.ranks, plan.signals) = (places, Some(signals));
     plan.run(arguments, Some(ranks))
 }
 
@@ -238,19 +257,16 @@ fn places(hellos: &[Hello], models: &[usize]) -> Result<Vec<RankPlace>, Failure>
     Ok(hellos.iter().enumerate().map(place).collect())
 }
 
-fn assist(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
+fn assist(arguments: &Train, signals: Signals, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     let assignment: Assignment = serde_json::from_str(&ranks.broadcast(String::new())?)?;
     // What is left out here must not go unnoticed: rank 0 may be able to read it.
     notices::show_of(ranks.who(ranks.rank()));
     let initial = ranks.hand_out(None)?;
     let Assignment { experiment, sharing } = assignment;
-    let plan = ranks.busy(|| planned(experiment, arguments.data_dir.as_deref()))??;
+    let plan = ranks.prepare(|| planned(experiment, arguments.data_dir.as_deref()))??;
     let plan = Planned { initial, ..plan };
     data::compare(&plan, ranks)?;
     quiet_panics_of_models();
-    // Rank 0 says when to leave, and whoever started the ranks can end them.
-    let interrupt = interrupt_with(|_| {})?;
-    interrupt_when_forwarded(interrupt.clone())?;
     let assistant = Assistant {
         settings: &plan.settings,
         train: plan.source.splits.train.clone(),
@@ -258,7 +274,7 @@ fn assist(arguments: &Train, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
         build: &|init| plan.build(init),
         technique: &*plan.technique,
         threads_per_model: plan.threads_for(sharing[ranks.rank()]),
-        interrupt,
+        interrupt: signals.interrupt,
     };
     // Also after an interrupt, of which rank 0 tells: a launcher ends all ranks when one of them
     // does not end well, and rank 0 may not be through.

@@ -1,7 +1,6 @@
 //! `hwa train`, started by an MPI launcher but built without MPI.
 
 use hwa_mpi::Launch;
-use hwa_train::Interrupt;
 
 use super::Planned;
 use crate::arguments::Train;
@@ -15,9 +14,4 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
         )),
         _ => Planned::new(arguments)?.run(arguments, None),
     }
-}
-
-/// There is no launcher that could hand a signal on.
-pub(super) fn interrupt_when_forwarded(_interrupt: Interrupt) -> Result<(), Failure> {
-    Ok(())
 }

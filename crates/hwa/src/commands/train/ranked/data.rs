@@ -62,7 +62,7 @@ fn other(message: String) -> Failure {
 /// Makes sure that all ranks have the same data, now and while they train. All call this at once.
 pub(super) fn compare(plan: &Planned, ranks: &mut Ranks<'_>) -> Result<(), Failure> {
     let train = &plan.source.splits.train;
-    let checksums = ranks.busy(|| train.checksums())??;
+    let checksums = ranks.prepare(|| train.checksums())??;
     let mine = Found::new(&plan.source, &checksums);
     let all: Vec<Found> = understood(ranks.gather(told(&mine)?)?)?;
     // Only rank 0 has them.

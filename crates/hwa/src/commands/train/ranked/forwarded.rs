@@ -23,7 +23,7 @@ pub(super) fn hold() -> Result<(), Failure> {
 }
 
 /// Interrupts when the signal comes, or has come.
-pub(in super::super) fn interrupt_when_forwarded(interrupt: Interrupt) -> Result<(), Failure> {
+pub(super) fn interrupt_when_forwarded(interrupt: Interrupt) -> Result<(), Failure> {
     let wait = move || {
         while forwarded().wait().is_ok() {
             interrupt.request();

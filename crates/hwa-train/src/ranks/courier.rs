@@ -395,16 +395,45 @@ pub(super) fn pause_after(began: Instant) -> Duration {
     (began.elapsed() / 16).clamp(Duration::from_micros(20), Duration::from_millis(5))
 }
 
-/// What all models of a rank have come for.
-fn described(round: u64, asks: &[&Ask]) -> Result<Ready, RanksError> {
-    let (mut kind, mut digest, mut word) = (Kind::Agree, None, Word::default());
-    for ask in asks {
-        kind = ask.kind();
-        word = word.or(ask.word());
-        let mine = ask.digest();
-        if *digest.get_or_insert(mine) != mine {
-            ask.ensure_like(asks[0])?;
+/// What all models of a rank have come for, who are given by their numbers.
+fn described(round: u64, asks: &[(usize, &Ask)]) -> Result<Ready, RanksError> {
+    let Some(((_, first), rest)) = asks.split_first() else {
+        return Ok(Ready { round, kind: Kind::Agree, digest: 0, word: Word::default() });
+    };
+    let (kind, digest, mut word) = (first.kind(), first.digest(), first.word());
+    for (number, ask) in rest {
+        if ask.kind() != kind {
+            let (expected, found) = (format!("{kind:?}"), format!("{:?}", ask.kind()));
+            return Err(RanksError::OutOfStep { who: format!("model {number}"), expected, found });
         }
+        if ask.digest() != digest {
+            ask.ensure_like(first)?;
+        }
+        word = word.or(ask.word());
     }
-    Ok(Ready { round, kind, digest: digest.unwrap_or_default(), word })
+    Ok(Ready { round, kind, digest, word })
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_core::Weights;
+
+    use super::*;
+    use crate::collective::Verdict;
+
+    #[test]
+    fn models_of_one_rank_that_do_different_things_are_out_of_step() {
+        let (average, shift) = (Ask::Average(Weights::new()), Ask::Shift(Weights::new()));
+        let (go_on, stop) = (Ask::Agree(Verdict::Continue), Ask::Agree(Verdict::Stop));
+        // The first pair has the same tensors.
+        for (first, second, found) in [
+            (&average, &shift, "Average was expected, Shift came"),
+            (&go_on, &average, "Agree was expected, Average came"),
+        ] {
+            let error = described(7, &[(3, first), (5, second)]).unwrap_err().to_string();
+            assert_eq!(error, format!("model 5 is out of step: {found}"));
+        }
+        let ready = described(7, &[(3, &go_on), (5, &stop)]).unwrap();
+        assert_eq!((ready.round, ready.kind, ready.word.stop), (7, Kind::Agree, true));
+    }
 }

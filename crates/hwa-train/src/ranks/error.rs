@@ -21,10 +21,10 @@ pub enum RanksError {
         /// For how long.
         seconds: u64,
     },
-    /// Two ranks do not do the same thing.
+    /// Two ranks, or two models of one, do not do the same thing.
     #[error("{who} is out of step: {expected} was expected, {found} came")]
     OutOfStep {
-        /// The rank and its host.
+        /// The rank and its host, or the model.
         who: String,
         /// What the others do.
         expected: String,

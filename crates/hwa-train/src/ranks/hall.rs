@@ -170,10 +170,12 @@ impl Hall {
         inside.working == 0 && inside.parcels.is_empty()
     }
 
-    /// Looks at what the models have brought, if all of them are seated.
-    pub(crate) fn look<T>(&self, see: impl FnOnce(u64, &[&Ask]) -> T) -> Option<T> {
+    /// Looks at what the models have brought, by their numbers, if all of them are seated.
+    pub(crate) fn look<T>(&self, see: impl FnOnce(u64, &[(usize, &Ask)]) -> T) -> Option<T> {
         let inside = self.lock();
-        let asks: Option<Vec<&Ask>> = inside.seats.iter().map(Option::as_ref).collect();
+        let seats = self.numbers.iter().zip(&inside.seats);
+        let asks: Option<Vec<(usize, &Ask)>> =
+            seats.map(|(number, ask)| Some((*number, ask.as_ref()?))).collect();
         asks.map(|asks| see(inside.round, &asks))
     }
 

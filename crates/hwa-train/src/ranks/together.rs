@@ -52,6 +52,7 @@ impl Ask {
                 Self::Average(mine) | Self::Shift(mine),
                 Self::Average(theirs) | Self::Shift(theirs),
             ) => theirs.ensure_same_layout(mine),
+            // They are not there for the same, which is found out by their kinds.
             _ => Ok(()),
         }
     }
@@ -65,6 +66,7 @@ impl Ranks<'_> {
         asks: Vec<Ask>,
         word: Word,
     ) -> Result<Answer, RanksError> {
+        // All ask for the same: that was made sure of when they met.
         let (mut contributions, mut averaged, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
         for ask in asks {
             match ask {

@@ -65,6 +65,11 @@ impl Unreadable {
         found.iter().map(|(path, reason)| (path.clone(), reason.clone())).collect()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Notes a file; true if it was not noted before.
     fn note(&self, path: &Path, reason: &str) -> bool {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -376,7 +381,7 @@ mod tests {
         fs::write(dir.path().join("a/bad.jpg"), bmp(2, 2, [0; 3])).unwrap();
         assert!(files.get(0).is_err() && files.get(1).is_ok());
         let noted = files.studio.unreadable().list();
-        assert_eq!(noted.len(), 1);
+        assert_eq!((noted.len(), files.studio.unreadable().len()), (1, 1));
         assert_eq!(noted[0].0, dir.path().join("a/bad.jpg"));
         assert!(matches!(files.get(2), Err(DataError::NoSuchExample { index: 2, count: 2 })));
     }

@@ -129,6 +129,11 @@ impl Source {
         self.studio.as_ref().map(|studio| studio.root())
     }
 
+    /// How many image files could not be read so far.
+    pub fn num_unreadable(&self) -> usize {
+        self.studio.as_ref().map_or(0, |studio| studio.unreadable().len())
+    }
+
     /// The image files that could not be read so far, and why.
     pub fn unreadable(&self) -> Vec<(PathBuf, String)> {
         self.studio.as_ref().map_or_else(Vec::new, |studio| studio.unreadable().list())

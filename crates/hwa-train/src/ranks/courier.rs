@@ -40,6 +40,8 @@ pub struct Ranks<'t> {
     /// Who may interrupt before training.
     pub(super) interrupt: Interrupt,
     pub(super) images: Option<Box<dyn Images>>,
+    /// How many were left out here when the others were last told of them.
+    pub(super) told_left_out: usize,
     /// Images that were left out, as far as this rank has heard, and why.
     pub(super) left_out: BTreeMap<String, String>,
 }
@@ -58,6 +60,7 @@ impl<'t> Ranks<'t> {
             interrupted: false,
             interrupt: Interrupt::new(),
             images: None,
+            told_left_out: 0,
             left_out: BTreeMap::new(),
         }
     }

@@ -23,8 +23,15 @@ pub(crate) struct Unread {
     checksum: Option<u32>,
 }
 
+/// Bytes of names and reasons that go together: also where each of them takes six as JSON, they are
+/// less than any message may have.
+const PART: usize = 1 << 20;
+
 /// The images of a rank, as far as they concern the others.
 pub trait Images: Send {
+    /// How many were left out so far. It is asked for whenever models meet.
+    fn num_left_out(&self) -> usize;
+
     /// Those that were left out so far, by their paths below the folder of the data set, and why.
     fn left_out(&self) -> BTreeMap<String, String>;
 
@@ -46,6 +53,12 @@ impl Ranks<'_> {
     /// Tells rank 0 what was left out here since the last time, and rank 0 all others.
     pub(super) fn tell_left_out(&mut self) -> Result<(), RanksError> {
         let Some(images) = &self.images else { return Ok(()) };
+        // First: what is left out meanwhile is told the next time.
+        let count = images.num_left_out();
+        if count == self.told_left_out {
+            return Ok(());
+        }
+        self.told_left_out = count;
         let mut news = Vec::new();
         for (name, reason) in images.left_out() {
             if !self.left_out.contains_key(&name) {
@@ -53,14 +66,14 @@ impl Ranks<'_> {
                 news.push(Unread { name, reason, checksum });
             }
         }
-        if news.is_empty() {
-            return Ok(());
-        }
         self.note(&news);
-        match self.rank() {
-            0 => self.tell_all(&Notice::LeftOut(news)),
-            _ => self.tell(0, &Notice::LeftOut(news)),
+        for part in in_parts(news) {
+            match self.rank() {
+                0 => self.tell_all(&Notice::LeftOut(part))?,
+                _ => self.tell(0, &Notice::LeftOut(part))?,
+            }
         }
+        Ok(())
     }
 
     /// Makes sure that what another rank has left out is the same here.
@@ -91,12 +104,77 @@ impl Ranks<'_> {
     }
 }
 
+/// The images in parts that can be sent, of one at least.
+fn in_parts(images: Vec<Unread>) -> Vec<Vec<Unread>> {
+    let (mut parts, mut bytes): (Vec<Vec<Unread>>, usize) = (Vec::new(), 0);
+    for image in images {
+        let mine = image.name.len() + image.reason.len();
+        match parts.last_mut() {
+            Some(part) if bytes + mine <= PART => {
+                bytes += mine;
+                part.push(image);
+            }
+            _ => {
+                bytes = mine;
+                parts.push(vec![image]);
+            }
+        }
+    }
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::super::rehearsal::rehearsal;
+    use super::super::transport::Transport;
+    use super::super::wire::BUFFER;
     use super::*;
+
+    /// So many images that were left out, with names of a KiB.
+    struct Many {
+        count: usize,
+        /// Whether anybody may look at them.
+        secret: bool,
+    }
+
+    impl Images for Many {
+        fn num_left_out(&self) -> usize {
+            self.count
+        }
+
+        fn left_out(&self) -> BTreeMap<String, String> {
+            assert!(!self.secret, "none was left out since");
+            let name = |number| format!("{number:\u{1}>1024}");
+            (0..self.count).map(|number| (name(number), String::new())).collect()
+        }
+
+        fn checksum(&self, _name: &str) -> Option<u32> {
+            None
+        }
+    }
+
+    #[test]
+    fn many_images_come_in_parts_and_only_when_there_are_others() {
+        let mut ends = rehearsal(2).into_iter();
+        let (mut first, mut second) = (ends.next().unwrap(), ends.next().unwrap());
+        let mut ranks = Ranks::new(&mut second, Duration::from_secs(60));
+        // 5 MiB of names, in letters of which each takes six bytes.
+        ranks.compare(Box::new(Many { count: 5 << 10, secret: false }));
+        ranks.tell_left_out().unwrap();
+        ranks.compare(Box::new(Many { count: 5 << 10, secret: true }));
+        ranks.tell_left_out().unwrap();
+        let (mut parts, mut images) = (0, 0);
+        while let Some((from, bytes)) = first.poll().unwrap() {
+            assert!(bytes.len() <= BUFFER);
+            let Notice::LeftOut(part) = Notice::from_bytes(from, &bytes).unwrap() else {
+                continue; // It may show that it is there.
+            };
+            (parts, images) = (parts + 1, images + part.len());
+        }
+        assert_eq!((parts, images), (5, 5 << 10));
+    }
 
     /// One image, which may be left out.
     struct One {
@@ -105,6 +183,10 @@ mod tests {
     }
 
     impl Images for One {
+        fn num_left_out(&self) -> usize {
+            self.left_out.into()
+        }
+
         fn left_out(&self) -> BTreeMap<String, String> {
             let image = ("a/1.jpg".to_owned(), "empty".to_owned());
             self.left_out.then_some(image).into_iter().collect()

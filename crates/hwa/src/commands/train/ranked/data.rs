@@ -96,6 +96,10 @@ pub(super) fn compare(plan: &Planned, ranks: &mut Ranks<'_>) -> Result<(), Failu
 struct Album(Source);
 
 impl Images for Album {
+    fn num_left_out(&self) -> usize {
+        self.0.num_unreadable()
+    }
+
     fn left_out(&self) -> BTreeMap<String, String> {
         LeftOut::of(&self.0).into_files()
     }

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hwa_train::{Incoming, Outgoing, RanksError, Reason, Terms, TimeAwake, Transport};
+use hwa_train::{
+    Incoming, Outgoing, RanksError, Reason, Terms, TimeAwake, Transport, called, pause_after,
+};
 use mpi::environment::{Universe, processor_name};
 use mpi::point_to_point::Status;
 use mpi::request::{LocalScope, Request};
@@ -18,8 +20,7 @@ const NOTICE: Tag = 1;
 /// Bytes that both sides have agreed upon.
 const BYTES: Tag = 2;
 
-/// The shortest and the longest sleep between two looks at what is under way.
-const SHORTEST: Duration = Duration::from_micros(20);
+/// The longest sleep between two looks at what is under way.
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// All ranks that a launcher started. When it is dropped, MPI is finalized.
@@ -75,10 +76,7 @@ impl World {
 
     /// Requests cannot be taken back: the rank that waits in vain ends, and all others with it.
     fn give_up(&self, waiting_for: &[usize], what: &str) -> ! {
-        let who = |rank: &usize| match self.hosts.get(*rank) {
-            Some(host) => format!("rank {rank} on {host}"),
-            None => format!("rank {rank}"),
-        };
+        let who = |rank: &usize| called(*rank, self.hosts.get(*rank).map(String::as_str));
         let ranks: Vec<String> = waiting_for.iter().map(who).collect();
         let seconds = self.deadline.as_secs();
         self.end(&format!(" has waited {seconds} seconds for {} {what}", ranks.join(", ")))
@@ -86,7 +84,7 @@ impl World {
 
     /// Ends all ranks, after this one has said what happened to it.
     fn end(&self, what: &str) -> ! {
-        let what = format!("rank {} on {}{what}", self.world.rank(), self.host());
+        let what = format!("{}{what}", called(self.rank(), Some(&self.host())));
         self.world.abort((self.last_words)(Reason::Failed(&what)).into())
     }
 
@@ -128,7 +126,7 @@ impl World {
                 idle = Instant::now();
             }
             pending = left;
-            sleep((idle.elapsed() / 16).clamp(SHORTEST, LONGEST));
+            sleep(pause_after(idle, LONGEST));
         }
     }
 

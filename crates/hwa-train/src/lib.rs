@@ -60,7 +60,7 @@ pub use mistake::mistake_in;
 pub use parse::ExperimentError;
 pub use ranks::{
     BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Reason, Rehearsal, Terms,
-    TimeAwake, Transport, beside, rehearsal, rendezvous,
+    TimeAwake, Transport, beside, called, pause_after, rehearsal, rendezvous,
 };
 pub use replica::{
     Recalibration, Replica, ReplicaError, RunningStatistics, State, Step, StepStats, Tally,

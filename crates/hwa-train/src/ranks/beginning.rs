@@ -7,11 +7,12 @@ use hwa_core::{Statistics, Weights};
 
 use super::blocks::Blocks;
 use super::contents::Contents;
-use super::courier::{Ranks, pause_after};
+use super::courier::{LONGEST, Ranks};
 use super::error::RanksError;
 use super::mean::mean_over;
 use super::notice::{Notice, Opening};
 use super::parcel::Parcel;
+use super::pause::pause_after;
 use crate::error::TrainError;
 use crate::state::{ModelState, Occasion};
 
@@ -133,7 +134,7 @@ impl Ranks<'_> {
                 None => {
                     self.give_way()?;
                     self.show_life()?;
-                    thread::sleep(pause_after(began));
+                    thread::sleep(pause_after(began, LONGEST));
                 }
             }
         }

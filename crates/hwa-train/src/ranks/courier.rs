@@ -16,6 +16,7 @@ use super::hall::{Ask, Hall};
 use super::images::Images;
 use super::notice::{Kind, Notice, Ready, Word};
 use super::parcel::Parcel;
+use super::pause::pause_after;
 use super::terms::Terms;
 use super::transport::Transport;
 use super::wire::Wire;
@@ -26,6 +27,9 @@ use crate::run::Outcome;
 
 /// How often a courier looks for notices while the models here are at work.
 pub(super) const PATROL: Duration = Duration::from_millis(10);
+
+/// The longest sleep of a courier between two looks for something that is to come at once.
+pub(super) const LONGEST: Duration = Duration::from_millis(5);
 
 /// The ranks of a run, as the main thread of one sees them.
 pub struct Ranks<'t> {
@@ -388,14 +392,8 @@ impl Duty {
 
     /// How long to sleep: shortly, if the models here wait for those of others.
     fn pause(&self) -> Duration {
-        if self.announced.is_some() { pause_after(self.idle) } else { PATROL }
+        if self.announced.is_some() { pause_after(self.idle, LONGEST) } else { PATROL }
     }
-}
-
-/// A share of what was waited already, so that a wait is neither much longer than it must be
-/// nor a burden on the machine.
-pub(super) fn pause_after(began: Instant) -> Duration {
-    (began.elapsed() / 16).clamp(Duration::from_micros(20), Duration::from_millis(5))
 }
 
 /// What all models of a rank have come for, who are given by their numbers.

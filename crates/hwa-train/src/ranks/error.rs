@@ -110,8 +110,8 @@ impl RanksError {
     }
 }
 
-/// A rank as messages name it.
-pub(super) fn called(rank: usize, host: Option<&str>) -> String {
+/// A rank as messages name it, with its host, where that is known.
+pub fn called(rank: usize, host: Option<&str>) -> String {
     match host {
         Some(host) => format!("rank {rank} on {host}"),
         None => format!("rank {rank}"),

@@ -22,6 +22,7 @@ mod layout;
 mod mean;
 mod notice;
 mod parcel;
+mod pause;
 mod presence;
 mod rehearsal;
 mod terms;
@@ -32,8 +33,9 @@ mod wire;
 
 pub use blocks::Blocks;
 pub use courier::Ranks;
-pub use error::RanksError;
+pub use error::{RanksError, called};
 pub use images::Images;
+pub use pause::pause_after;
 pub use presence::beside;
 pub use rehearsal::{Rehearsal, rehearsal, rendezvous};
 pub use terms::Terms;

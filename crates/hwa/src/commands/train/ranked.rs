@@ -17,6 +17,7 @@ use std::time::Duration;
 use hwa_mpi::{Launch, World};
 use hwa_train::{
     Assistant, Blocks, Experiment, OnLostReplica, Ranks, Reason, Terms, TrainError, Transport,
+    called,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
         // How the command was used is the matter of no rank.
         Ok(Err((failure @ Failure::Usage(_), 0))) => world.abort(failure.report_code().into()),
         Ok(Err((failure, rank))) => {
-            let code = failure.on(&format!("rank {rank} on {host}")).report_code();
+            let code = failure.on(&called(rank, Some(&host))).report_code();
             world.abort(code.into())
         }
         // The hook has said what there is to say.

@@ -10,6 +10,7 @@ use crate::boxes::Boxes;
 use crate::chart::{Chart, Figure};
 use crate::lines::{Lines, Mark, Series};
 use crate::record::Record;
+use crate::result::Level;
 use crate::svg::Tone;
 
 /// The levels of weights have the same colours in every figure.
@@ -19,7 +20,7 @@ const INNER: Tone = Tone::Series(2);
 const WINDOWS: [Tone; 5] =
     [Tone::Series(0), Tone::Series(3), Tone::Series(4), Tone::Series(5), Tone::Series(6)];
 
-/// Judged cycles from which on the beginning may be cut off.
+/// Points of a curve from which on its beginning may be cut off.
 const FEWEST_TO_CUT: usize = 6;
 
 impl Record {
@@ -44,12 +45,14 @@ impl Record {
     pub fn accuracy(&self) -> Option<Figure> {
         let series = self.levels(|evaluation| evaluation.top1);
         let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
-        let y = Axis::measuring("validation accuracy, %").within(later_range(&series, &marks));
+        let caption = "The weights of each level on the validation images; the ring marks what \
+                       validation chose.";
+        let y = Axis::measuring("validation accuracy, %");
+        let (y, caption) = later(y, &series, &marks, caption);
         lines(
             "accuracy",
             "Accuracy by cycle",
-            "The weights of each level on the validation images; the ring marks what validation \
-             chose.",
+            &caption,
             Lines { x: Axis::counting("cycle"), y, series, marks },
         )
     }
@@ -57,54 +60,31 @@ impl Record {
     /// The result on training, validation and test images by cycle: where it is best on images
     /// that it was not trained on is not where it fits the others best.
     pub fn generalisation(&self) -> Option<Figure> {
-        let (train, test) = (self.train_curve(), self.test_curve());
+        let level = self.result_level();
+        let (train, test) = (self.train_curve(level), self.test_curve(level));
         if train.is_none() && test.is_none() {
             return None;
         }
-        let points: Vec<(f64, f64)> = self
-            .judged
-            .iter()
-            .filter_map(|judged| Some((judged.cycle as f64, self.first_level(judged)?.top1)))
-            .collect();
-        // The first of equals, as validation chooses.
-        let best = points.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a });
-        let marks: Vec<Mark> = best
-            .map(|at| Mark {
-                label: format!("best on validation: cycle {}, {:.2} %", at.0, at.1),
-                at,
-            })
-            .into_iter()
-            .collect();
+        let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
+        let points = self.of_level(level, |evaluation| evaluation.top1);
         let validation = Series { name: "validation".to_owned(), tone: OUTER, points };
+        let mut caption = format!("{} by cycle; the ring is what validation chose.", self.level_name(level));
+        if train.is_some() && level != self.first_level() {
+            let first = self.level_name(self.first_level());
+            caption.push_str(&format!(" Training images were only evaluated with {first}."));
+        }
         let series: Vec<Series> = train.into_iter().chain([validation]).chain(test).collect();
-        let y = Axis::measuring("accuracy, %").within(later_range(&series, &marks));
+        let (y, caption) = later(Axis::measuring("accuracy, %"), &series, &marks, &caption);
         lines(
             "generalisation",
             "The result on images that it was trained on, and on others",
-            &format!("{}, by cycle: the same weights in all curves.", self.first_level_name()),
+            &caption,
             Lines { x: Axis::counting("cycle"), y, series, marks },
         )
     }
 
-    /// The weights of the first window or, without windows, the outer weights: those that are
-    /// evaluated on training images too.
-    fn first_level<'a>(&self, judged: &'a Judged) -> Option<&'a Evaluation> {
-        match self.started.windows.is_empty() {
-            true => judged.outer.as_ref(),
-            false => judged.hwa.iter().find(|hwa| hwa.window == 0).map(|hwa| &hwa.evaluation),
-        }
-    }
-
-    fn first_level_name(&self) -> String {
-        match (self.started.windows.first(), self.is_single()) {
-            (Some(window), single) => window_name(single, window.length.map(|length| length.get())),
-            (None, true) => self.offers().to_owned(),
-            (None, false) => "outer".to_owned(),
-        }
-    }
-
     fn chosen_mark(&self) -> Option<Mark> {
-        let choice = self.judged.iter().rev().find_map(|judged| judged.chosen)?;
+        let choice = self.choice()?;
         let (cycle, top1) = (choice.cycle, 100.0 * choice.score.accuracy);
         let label = format!("chosen: cycle {cycle}, {top1:.2} %");
         Some(Mark { label, at: (cycle as f64, top1) })
@@ -303,31 +283,35 @@ impl Record {
         levels
     }
 
-    fn offers(&self) -> &str {
+    pub(crate) fn offers(&self) -> &str {
         match self.started.offers.as_str() {
             "" => "model",
             offers => offers,
         }
     }
 
-    /// The result on training images by cycle, if that was asked for.
-    fn train_curve(&self) -> Option<Series> {
+    /// Training images by cycle, if that was asked for. They are evaluated with the first level,
+    /// which is told where the result is another.
+    fn train_curve(&self, level: Level) -> Option<Series> {
         let points: Vec<(f64, f64)> = self
             .judged
             .iter()
             .filter_map(|judged| Some((judged.cycle as f64, judged.train?.top1)))
             .collect();
-        let series = Series { name: "training".into(), tone: Tone::Series(5), points };
+        let name = match self.first_level() {
+            first if first == level => "training".to_owned(),
+            first => format!("training ({})", self.level_name(first)),
+        };
+        let series = Series { name, tone: Tone::Series(5), points };
         (!series.points.is_empty()).then_some(series)
     }
 
     /// What the final pass measured of every cycle on test, if it did.
-    fn test_curve(&self) -> Option<Series> {
+    fn test_curve(&self, level: Level) -> Option<Series> {
         let best = self.summary.as_ref()?.best_on_test.as_ref()?;
         // Not the window that is best on test: nothing is chosen there.
-        let window = (!self.started.windows.is_empty()).then_some(0);
-        let of_window = best.curve.iter().filter(|point| point.1 == window);
-        let points: Vec<(f64, f64)> = of_window.map(|p| (p.0 as f64, p.2)).collect();
+        let of_level = best.curve.iter().filter(|point| point.1 == level.window());
+        let points: Vec<(f64, f64)> = of_level.map(|p| (p.0 as f64, p.2)).collect();
         let series = Series { name: "test".to_owned(), tone: Tone::Series(0), points };
         (!series.points.is_empty()).then_some(series)
     }
@@ -338,11 +322,6 @@ impl Record {
             models.iter().map(value).sum::<f64>() / models.len().max(1) as f64
         };
         self.cycles.iter().map(|c| (c.cycle as f64, mean(&c.models))).collect()
-    }
-
-    /// The level that is the method's result, by cycle: what runs are compared by.
-    fn result(&self, value: fn(&Evaluation) -> f64) -> Vec<(f64, f64)> {
-        self.levels(value).pop().map_or_else(Vec::new, |series| series.points)
     }
 }
 
@@ -360,28 +339,29 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
     let names = names(records);
     let each = |points: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Series> {
         let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
-            // By epochs: runs may have cycles of different length.
-            let cycle_of = |cycle: f64| {
-                let ended = record.cycles.iter().find(|ended| ended.cycle as f64 == cycle);
-                ended.map_or(cycle, |ended| record.epoch(ended.step))
-            };
-            let points = points(record).into_iter().map(|(c, y)| (cycle_of(c), y)).collect();
+            let by_epoch = |(cycle, y)| (record.epoch_of(cycle), y);
+            let points = points(record).into_iter().map(by_epoch).collect();
             Series { name: name.clone(), tone: Tone::Series(number), points }
         });
         series.filter(|series| !series.points.is_empty()).collect()
     };
     let epochs = || Axis::counting("epoch");
     let accuracy = each(&|record| record.result(|evaluation| evaluation.top1));
-    let y = Axis::measuring("validation accuracy, %").within(later_range(&accuracy, &[]));
+    let marks: Vec<Mark> = records
+        .iter()
+        .filter_map(|record| {
+            let Mark { at: (cycle, top1), .. } = record.chosen_mark()?;
+            let label = "chosen by validation".to_owned();
+            Some(Mark { label, at: (record.epoch_of(cycle), top1) })
+        })
+        .collect();
+    let caption = "The level of each run that validation chose (of several windows, one) on the \
+                   validation images; rings mark the chosen cycles.";
+    let y = Axis::measuring("validation accuracy, %");
+    let (y, caption) = later(y, &accuracy, &marks, caption);
     let x = epochs();
     let mut figures: Vec<Figure> = [
-        lines(
-            "accuracy",
-            "Accuracy by epoch",
-            "The result of each run (its averaged weights, where it averages) on the validation \
-             images.",
-            Lines { x, y, series: accuracy, marks: Vec::new() },
-        ),
+        lines("accuracy", "Accuracy by epoch", &caption, Lines { x, y, series: accuracy, marks }),
         lines(
             "validation-loss",
             "Validation loss by epoch",
@@ -501,15 +481,32 @@ fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure>
     })
 }
 
-/// From the lowest point of the later two thirds, where that is less than half of the whole: there
-/// the curves differ by little, and the steep beginning would press them flat.
+/// An axis that leaves out the steep beginning where it would press the rest flat, and a caption
+/// that says so.
+fn later(y: Axis, series: &[Series], marks: &[Mark], caption: &str) -> (Axis, String) {
+    let range = later_range(series, marks);
+    let mut points = series.iter().flat_map(|series| &series.points);
+    let caption = match points.any(|point| point.1 < range.start) {
+        true => format!("{caption} The beginning is below the figure."),
+        false => caption.to_owned(),
+    };
+    (y.within(range), caption)
+}
+
+/// From the lowest point of the later two thirds of every curve, where that is less than half of
+/// the whole: there the curves differ by little, and the steep beginning would press them flat.
 fn later_range(series: &[Series], marks: &[Mark]) -> Range<f64> {
-    let judged = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
     let points = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
-    let last = points().map(|(x, _)| *x).fold(0.0, f64::max);
-    // A short run is all beginning.
-    let early = if judged < FEWEST_TO_CUT { 0.0 } else { last / 3.0 };
-    let later = points().filter(|(x, _)| *x > early).chain(marks.iter().map(|mark| &mark.at));
+    let later = series.iter().flat_map(|series| {
+        let xs = || series.points.iter().map(|point| point.0);
+        let first = xs().fold(f64::INFINITY, f64::min);
+        let last = xs().fold(f64::NEG_INFINITY, f64::max);
+        // A short curve is all beginning.
+        let cut = series.points.len() >= FEWEST_TO_CUT;
+        let early = if cut { first + (last - first) / 3.0 } else { f64::NEG_INFINITY };
+        series.points.iter().filter(move |point| point.0 > early && point.1.is_finite())
+    });
+    let later = later.chain(marks.iter().map(|mark| &mark.at));
     let low = later.map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
     let high = points().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
     let lowest = points().map(|(_, y)| *y).fold(low, f64::min);
@@ -524,6 +521,7 @@ mod tests {
     use hwa_train::{CycleEnded, CycleTime, Traffic};
 
     use super::*;
+    use crate::result::tests::two_windows;
 
     fn series(points: &[(f64, f64)]) -> Vec<Series> {
         vec![Series { name: "a".into(), tone: OUTER, points: points.to_vec() }]
@@ -541,6 +539,43 @@ mod tests {
         assert!(later_range(&series(&rising), &[]).start < 10.0);
         points.truncate(3);
         assert!(later_range(&series(&points), &[]).start < 10.0, "a short run is shown whole");
+    }
+
+    #[test]
+    fn a_short_curve_beside_long_ones_is_not_cut_off_and_a_cut_is_told() {
+        let long: Vec<(f64, f64)> =
+            (1..=60).map(|x| (f64::from(x), if x < 5 { 10.0 } else { 95.0 })).collect();
+        let (y, caption) = later(Axis::measuring(""), &series(&long), &[], "Accuracy.");
+        assert_eq!(caption, "Accuracy. The beginning is below the figure.");
+        assert!(y.range.unwrap().start > 90.0);
+        let mut both = series(&long);
+        both.extend(series(&[(1.0, 20.0), (2.0, 40.0)]));
+        let (y, caption) = later(Axis::measuring(""), &both, &[], "Accuracy.");
+        assert_eq!((caption.as_str(), y.range.unwrap().start < 10.0), ("Accuracy.", true));
+    }
+
+    #[test]
+    fn the_chosen_window_is_drawn_and_the_chosen_cycle_marked() {
+        use hwa_train::{BestOnTest, Summary};
+
+        // The second window wins, in cycle 2 by its loss.
+        let mut record = two_windows(&[
+            [(80.0, 0.5), (90.0, 0.5)],
+            [(81.0, 0.5), (90.0, 0.4)],
+            [(82.0, 0.5), (85.0, 0.4)],
+        ]);
+        let chosen = record.choice();
+        let curve = vec![(1, Some(0), 70.0), (2, Some(1), 75.0)];
+        let best_on_test = Some(BestOnTest { curve, ..BestOnTest::default() });
+        record.summary = Some(Summary { chosen, best_on_test, ..Summary::default() });
+        let Chart::Lines(drawn) = record.generalisation().unwrap().chart else { panic!("lines") };
+        assert_eq!(drawn.marks[0].at, (2.0, 90.0));
+        assert_eq!(drawn.series[0].points, [(1.0, 90.0), (2.0, 90.0), (3.0, 85.0)]);
+        assert_eq!(drawn.series[1].points, [(2.0, 75.0)]);
+        let several = compared(&[record.clone(), record]);
+        let Chart::Lines(drawn) = &several[0].chart else { panic!("lines") };
+        assert_eq!(drawn.series[1].points, [(1.0, 90.0), (2.0, 90.0), (3.0, 85.0)]);
+        assert_eq!(drawn.marks[1].at, (2.0, 90.0));
     }
 
     #[test]

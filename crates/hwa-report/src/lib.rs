@@ -22,6 +22,7 @@ mod page;
 mod places;
 mod record;
 mod relief;
+mod result;
 mod scale;
 mod sheet;
 mod surface;
@@ -38,6 +39,7 @@ pub use lines::{Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::Record;
+pub use result::Level;
 pub use sheet::{Part, Sheet};
 pub use svg::{SERIES, Tone, escaped, style_sheet};
 

@@ -51,8 +51,15 @@ pub struct Mark {
 impl Drawing for Lines {
     fn legend(&self) -> Legend {
         let lines = self.series.iter().map(|s| (Sign::Line(s.tone), s.name.clone()));
-        let marks = self.marks.iter().map(|mark| (Sign::Ring, mark.label.clone()));
-        Legend { entries: lines.chain(marks).collect() }
+        let mut entries: Vec<(Sign, String)> = lines.collect();
+        for mark in &self.marks {
+            let entry = (Sign::Ring, mark.label.clone());
+            // Marks of one kind are told once.
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        Legend { entries }
     }
 
     fn height(&self) -> u32 {

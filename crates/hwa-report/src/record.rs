@@ -95,6 +95,12 @@ impl Record {
     pub fn epoch(&self, step: u64) -> f64 {
         step as f64 / self.started.steps_per_epoch.max(1) as f64
     }
+
+    /// Epochs at the end of a cycle: runs may have cycles of different length.
+    pub(crate) fn epoch_of(&self, cycle: f64) -> f64 {
+        let ended = self.cycles.iter().find(|ended| ended.cycle as f64 == cycle);
+        ended.map_or(cycle, |ended| self.epoch(ended.step))
+    }
 }
 
 #[cfg(test)]

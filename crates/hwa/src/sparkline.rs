@@ -9,16 +9,18 @@ const WIDEST: usize = 40;
 /// The curves of a run, a line each: the loss on training batches, and what the judge saw of the
 /// result. Nothing of runs too short for one.
 pub(crate) fn curves(record: &Record) -> String {
-    let figures = [
-        ("training loss", record.training_loss(), ""),
-        ("accuracy on validation", record.accuracy(), " %"),
+    let training = match record.training_loss().map(|figure| figure.chart) {
+        Some(Chart::Lines(lines)) => lines.series.into_iter().next().map(|series| series.points),
+        _ => None,
+    };
+    let result = record.result(|evaluation| evaluation.top1);
+    let curves = [
+        ("training loss", training.unwrap_or_default(), ""),
+        ("accuracy on validation", result, " %"),
     ];
     let mut text = String::new();
-    for (name, figure, unit) in figures {
-        let Some(Chart::Lines(lines)) = figure.map(|figure| figure.chart) else { continue };
-        // The last level is the result.
-        let Some(series) = lines.series.last() else { continue };
-        let values: Vec<f64> = series.points.iter().map(|point| point.1).collect();
+    for (name, points, unit) in curves {
+        let values: Vec<f64> = points.iter().map(|point| point.1).collect();
         if let ([first, .., last], Some(line)) = (values.as_slice(), sparkline(&values)) {
             let digits = if unit.is_empty() { 3 } else { 2 };
             text.push_str(&format!(

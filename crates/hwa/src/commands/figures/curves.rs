@@ -1,6 +1,6 @@
 //! Figures that are drawn from what runs have told.
 
-use hwa_report::{Axis, Boxes, Chart, Figure, Lines, Part, Record, Series, Tone};
+use hwa_report::{Axis, Boxes, Chart, Figure, Level, Lines, Part, Record, Series, Tone};
 
 use super::drawing::Drawing;
 use super::presets::{COSINE, HWA, ONLINE, SWA};
@@ -23,9 +23,9 @@ fn on_test(record: &Record, window: Option<usize>) -> Points {
     of_window.map(|(cycle, _, top1)| (epoch(record, *cycle), *top1)).collect()
 }
 
-/// The same of what the method offers: its first window, or its outer weights.
+/// The same of the level that validation chose.
 fn result_on_test(record: &Record) -> Points {
-    on_test(record, (!record.started.windows.is_empty()).then_some(0))
+    on_test(record, record.result_level().window())
 }
 
 fn on_training(record: &Record) -> Points {
@@ -207,16 +207,19 @@ pub(super) fn window_boxplot(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure
     })])
 }
 
-/// What a window is worth on test, at the cycle which is its best on validation.
+/// What a window is worth on test, at the cycle that validation chooses for it.
 fn chosen_on_test(record: &Record, window: usize) -> Option<f64> {
-    let on_validation = record.judged.iter().filter_map(|judged| {
-        let of_window = judged.hwa.iter().find(|hwa| hwa.window == window)?;
-        Some((judged.cycle, of_window.evaluation.top1))
-    });
-    // The first of equals, as in training.
-    let best = on_validation.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
-    let curve = &record.summary.as_ref()?.best_on_test.as_ref()?.curve;
-    let point = curve.iter().find(|(cycle, of, _)| *cycle == best.0 && *of == Some(window))?;
+    let summary = record.summary.as_ref()?;
+    if let Some(of_window) = summary.windows.iter().find(|of| of.window == window) {
+        return Some(of_window.test.top1);
+    }
+    if summary.chosen.is_some_and(|choice| choice.window == Some(window)) {
+        return summary.test.chosen.map(|evaluation| evaluation.top1);
+    }
+    // Runs that do not keep all outer weights, and logs of older versions.
+    let cycle = record.best_cycle(Level::Window(window))?;
+    let curve = &summary.best_on_test.as_ref()?.curve;
+    let point = curve.iter().find(|(of, at, _)| *of == cycle && *at == Some(window))?;
     Some(point.2)
 }
 
@@ -241,4 +244,41 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         ));
     }
     Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_core::{Choice, Score};
+    use hwa_train::{BestOnTest, Evaluation, Judged, Summary, WindowEvaluation, WindowSummary};
+
+    use super::*;
+
+    /// One window: equally accurate in both cycles, with less loss in the second.
+    fn tied() -> Record {
+        let judged = |cycle, loss| {
+            let evaluation = Evaluation { top1: 90.0, loss, ..Evaluation::default() };
+            let hwa = vec![WindowEvaluation { evaluation, ..WindowEvaluation::default() }];
+            Judged { cycle, hwa, ..Judged::default() }
+        };
+        let curve = vec![(1, Some(0), 71.0), (2, Some(0), 72.0)];
+        let best_on_test = Some(BestOnTest { curve, ..BestOnTest::default() });
+        let summary = Some(Summary { best_on_test, ..Summary::default() });
+        Record { judged: vec![judged(1, 0.5), judged(2, 0.4)], summary, ..Record::default() }
+    }
+
+    #[test]
+    fn a_window_is_worth_what_its_chosen_cycle_is() {
+        let mut record = tied();
+        assert_eq!(chosen_on_test(&record, 0), Some(72.0), "the loss breaks the tie");
+        let summary = record.summary.as_mut().unwrap();
+        let score = Score { accuracy: 0.9, loss: 0.4 };
+        summary.chosen = Some(Choice { cycle: 2, window: Some(0), model: None, score });
+        summary.test.chosen = Some(Evaluation { top1: 73.0, ..Evaluation::default() });
+        assert_eq!(chosen_on_test(&record, 0), Some(73.0), "as the run says");
+        let test = Evaluation { top1: 74.0, ..Evaluation::default() };
+        record.summary.as_mut().unwrap().windows =
+            vec![WindowSummary { test, ..WindowSummary::default() }];
+        assert_eq!(chosen_on_test(&record, 0), Some(74.0));
+        assert_eq!(chosen_on_test(&record, 1), None);
+    }
 }

@@ -38,7 +38,7 @@ pub use figures::compared;
 pub use lines::{Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};
-pub use record::Record;
+pub use record::{Process, Record};
 pub use result::Level;
 pub use sheet::{Part, Sheet};
 pub use svg::{SERIES, Tone, escaped, style_sheet};

@@ -8,8 +8,8 @@ use crate::ReportError;
 use crate::chart::Figure;
 use crate::figures::{compared, window_name};
 use crate::html;
-use crate::numbers::thousands;
-use crate::record::Record;
+use crate::numbers::{thousands, utc};
+use crate::record::{Process, Record};
 use crate::svg::escaped;
 
 /// How a page is made.
@@ -93,11 +93,35 @@ fn lead(record: &Record) -> String {
 
 fn progress(body: &mut String, record: &Record) {
     let (done, total) = (record.cycles.len(), record.started.num_cycles.max(1));
+    let begun = record.started.num_cycles > 0;
+    let how = if begun { format!("cycle {done} of {total}") } else { "no cycle yet".to_owned() };
+    let again = "; <code>hwa train --resume</code> goes on";
+    let after = match &record.process {
+        Process::Failed(reason) => format!("; {}", escaped(reason)),
+        Process::Interrupted => again.to_owned(),
+        Process::Gone if begun => format!("; it ended without a result{again}"),
+        Process::Gone => "; it has told nothing, and no process is at it".to_owned(),
+        Process::There | Process::Unknown => String::new(),
+    };
+    let heard = record.heard.map_or_else(String::new, |at| format!("; last heard of {}", utc(at)));
+    let class = if record.process == Process::There { "live" } else { "stopped" };
+    let state = state(record);
     let _ = writeln!(
         body,
-        "<p><span class=\"live\">under way</span>: cycle {done} of {total}<br>\
+        "<p><span class=\"{class}\">{state}</span>: {how}{after}{heard}<br>\
          <progress value=\"{done}\" max=\"{total}\"></progress></p>"
     );
+}
+
+/// How a run stands that is not finished.
+fn state(record: &Record) -> &'static str {
+    match record.process {
+        Process::There => "under way",
+        Process::Interrupted => "interrupted",
+        Process::Failed(_) => "failed",
+        Process::Gone => "not running",
+        Process::Unknown => "not finished",
+    }
 }
 
 fn cards(body: &mut String, record: &Record) {
@@ -204,7 +228,10 @@ fn several_runs(body: &mut String, records: &[Record]) {
         let key = |path: &str| record.key(path).unwrap_or_else(|| "–".to_owned());
         let cycles = match summary {
             Some(_) => record.cycles.len().to_string(),
-            None => format!("{} of {}", record.cycles.len(), record.started.num_cycles),
+            None => {
+                let (done, total) = (record.cycles.len(), record.started.num_cycles);
+                format!("{done} of {total}, {}", state(record))
+            }
         };
         vec![
             record.name.clone(),
@@ -250,4 +277,29 @@ fn settings(body: &mut String, record: &Record, alone: bool) {
         "<details><summary>{summary}</summary>\n<pre>{experiment}</pre>\n\
          <pre>{environment}</pre>\n</details>"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_nobody_trains_is_not_under_way() {
+        let mut record = Record { process: Process::There, ..Record::default() };
+        let told = |record: &Record| page(&[record.clone()], PageOptions::default()).unwrap().html;
+        assert!(told(&record).contains("under way</span>: no cycle yet"));
+        record.process = Process::Gone;
+        assert!(told(&record).contains("not running</span>: no cycle yet; it has told nothing"));
+        record.started.num_cycles = 3;
+        record.heard = Some(0);
+        let html = told(&record);
+        assert!(html.contains("not running</span>: cycle 0 of 3; it ended without a result"));
+        assert!(html.contains("last heard of 1970-01-01 00:00 UTC") && !html.contains("under way"));
+        record.process = Process::Failed("loss <NaN>".to_owned());
+        assert!(told(&record).contains("failed</span>: cycle 0 of 3; loss &lt;NaN&gt;"));
+        record.process = Process::Interrupted;
+        assert!(told(&record).contains("interrupted</span>: cycle 0 of 3; <code>hwa train"));
+        let both = page(&[record.clone(), record], PageOptions::default()).unwrap().html;
+        assert!(both.contains("0 of 3, interrupted"));
+    }
 }

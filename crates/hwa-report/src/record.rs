@@ -23,6 +23,26 @@ pub struct Record {
     pub stopped_early: Option<usize>,
     /// Its end.
     pub summary: Option<Summary>,
+    /// Who trains it.
+    pub process: Process,
+    /// When it told something last, in seconds since 1970, if that is known.
+    pub heard: Option<u64>,
+}
+
+/// What is known of the process that trains a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Process {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It is there.
+    There,
+    /// It was asked to end, and did.
+    Interrupted,
+    /// It failed, with the reason.
+    Failed(String),
+    /// It is not there, whatever became of it.
+    Gone,
 }
 
 impl Record {

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use hwa_report::{Page, PageOptions, Record, ReportError, page};
-use hwa_store::{StoreError, read_to_string, write_atomically};
+use hwa_report::{Page, PageOptions, Process, Record, ReportError, page};
+use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 use hwa_train::{Event, Observer};
 
 use crate::failure::Failure;
@@ -28,7 +28,26 @@ pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
     let mut record = Record::from_events(name, &text).map_err(|e| Failure::Run(located(e)))?;
     record.experiment = read_to_string(&run.join("experiment.toml"))?;
     record.environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
+    if record.summary.is_none() {
+        let there = RunDir::is_in_use(run);
+        record.process = if there { Process::There } else { Process::Gone };
+        record.heard = changed(&events);
+    }
     Ok(record)
+}
+
+/// When a file was written last, in seconds since 1970.
+fn changed(path: &Path) -> Option<u64> {
+    let at = fs::metadata(path).and_then(|about| about.modified()).ok()?;
+    Some(at.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// Writes the page of a run that its own process leaves without a result.
+pub(crate) fn write_left(run: &Path, process: Process) -> Result<(), Failure> {
+    let name = names(&[run.to_owned()]).remove(0);
+    let record = Record { process, ..record(run, &name)? };
+    let page = page(&[record], PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;
+    write_index(&page, &run.join("report"))
 }
 
 /// The runs that are named: run directories themselves, or folders with some in them.

@@ -17,7 +17,7 @@ use std::thread;
 use hwa_core::Weights;
 use hwa_data::{DataError, Source};
 use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
-use hwa_report::PageOptions;
+use hwa_report::{PageOptions, Process};
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
     BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, LogTable,
@@ -102,7 +102,11 @@ impl Planned {
             tell(format_args!("the images that were left out could not be listed: {error}"));
         }
         left_out.tell();
-        let Ok(Outcome::Finished(summary)) = outcome else { return };
+        let summary = match outcome {
+            Ok(Outcome::Finished(summary)) => summary,
+            Ok(Outcome::Interrupted { .. }) => return leave(dir, Process::Interrupted),
+            Err(failure) => return leave(dir, Process::Failed(failure.to_string())),
+        };
         if !finished || !dir.page().exists() {
             draw_or_say_why_not(dir);
         }
@@ -696,6 +700,12 @@ fn quiet_panics_of_models() {
             usual(info);
         }
     }));
+}
+
+/// The page of a run that is left does not say that it is under way. It is made again later, so
+/// one that cannot be written is no further failure.
+fn leave(dir: &RunDir, process: Process) {
+    drop(pages::write_left(dir.path(), process));
 }
 
 /// A page that cannot be written is no reason to withhold the result.

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
 use crate::chart::{Drawing, cell};
-use crate::frame::{Area, Drawn, Frame, HEAD, Side, TEXT, WIDTH, place, shortened, small};
+use crate::frame::{Area, Drawn, Frame, HEAD, Side, TEXT, place, shortened, small, width};
 use crate::legend::{Legend, Sign};
 use crate::svg::{FINE, Tone, text_width};
 
@@ -28,7 +28,7 @@ impl Drawing for Bars {
         Legend { entries: self.parts.iter().enumerate().map(patch).collect() }
     }
 
-    fn height(&self) -> u32 {
+    fn height(&self, _width: u32) -> u32 {
         100 - HEAD + 34 * self.bars.len() as u32
     }
 
@@ -40,7 +40,7 @@ impl Drawing for Bars {
         let count = self.bars.len().max(1) as f64;
         let y = Axis::measuring("").within(-0.5..count - 0.5).fitted(std::iter::empty());
         let widest = self.bars.iter().map(|(name, _)| text_width(name, TEXT)).fold(0.0, f64::max);
-        let left = (widest + 20.0).min(f64::from(WIDTH) * 0.35);
+        let left = (widest + 20.0).min(f64::from(width(area)) * 0.35);
         let (below, beside) = (Side::Marked(&self.x.label, x), Side::Named(y, left as u32));
         let mut chart = Frame::new(below, beside).chart(area)?;
         for (number, (name, values)) in self.bars.iter().enumerate() {

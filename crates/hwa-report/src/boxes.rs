@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
 use crate::chart::{Drawing, cell};
-use crate::frame::{Area, Drawn, Frame, HEAD, HEIGHT, Side, WIDTH, fine, place, shortened, small};
+use crate::frame::{Area, Drawn, Frame, Side, fine, height, place, shortened, small, width};
 use crate::legend::Legend;
 use crate::svg::{FINE, Tone};
 
@@ -25,8 +25,8 @@ impl Drawing for Boxes {
         Legend::default()
     }
 
-    fn height(&self) -> u32 {
-        HEIGHT - HEAD
+    fn height(&self, width: u32) -> u32 {
+        height(width)
     }
 
     fn draw(&self, area: &Area<'_>) -> Drawn {
@@ -55,7 +55,7 @@ impl Drawing for Boxes {
                 Circle::new((middle, *value), fine(5) / 2, Tone::Ink.colour().filled())
             });
             chart.draw_series(dots)?;
-            let name = shortened(name, f64::from(WIDTH) * 0.86 / count);
+            let name = shortened(name, f64::from(width(area)) * 0.86 / count);
             let style = small(Tone::Ink).pos(Pos::new(HPos::Center, VPos::Top));
             let (x, y) = place(area, &chart, (middle, below));
             area.draw(&Text::new(name, (x, y + 8 * FINE), style))?;

@@ -8,6 +8,10 @@ use crate::svg::{Canvas, FINE, Tone, text_width};
 
 /// How wide a figure is, in pixels.
 pub(crate) const WIDTH: u32 = 760;
+/// And on a narrow screen, or in columns on paper: its text has the same size.
+pub(crate) const NARROW: u32 = 400;
+/// An axis has at most one label in so many pixels of a figure.
+const PER_LABEL: u32 = 84;
 /// How high it is, where nothing else decides, without its legend.
 pub(crate) const HEIGHT: u32 = 400;
 /// How high the title of a figure is, with the room around it.
@@ -79,7 +83,10 @@ impl<'a> Frame<'a> {
             .light_line_style(TRANSPARENT)
             .bold_line_style(lines.stroke_width(fine(1)));
         match &self.x {
-            Side::Marked(label, _) => mesh.x_desc(*label).x_labels(9).x_label_formatter(&written_x),
+            Side::Marked(label, _) => {
+                let labels = (width(area) / PER_LABEL) as usize;
+                mesh.x_desc(*label).x_labels(labels).x_label_formatter(&written_x)
+            }
             Side::Named(..) => mesh.disable_x_mesh().disable_x_axis(),
         };
         match &self.y {
@@ -124,6 +131,16 @@ fn widest_mark(axis: &Fitted) -> f64 {
 pub(crate) fn place(area: &Area<'_>, chart: &Chart2d<'_, '_>, point: (f64, f64)) -> (i32, i32) {
     let ((x, y), (left, top)) = (chart.backend_coord(&point), area.get_base_pixel());
     (x - left, y - top)
+}
+
+/// How wide an area is, in pixels.
+pub(crate) fn width(area: &Area<'_>) -> u32 {
+    area.dim_in_pixel().0 / FINE as u32
+}
+
+/// How high a chart is in a figure of this width, where nothing else decides.
+pub(crate) fn height(width: u32) -> u32 {
+    (HEIGHT - HEAD).min(width * 2 / 3)
 }
 
 /// A font of this size in pixels.

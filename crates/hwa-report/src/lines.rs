@@ -8,12 +8,13 @@ use plotters::prelude::*;
 
 use crate::axis::{Axis, Fitted};
 use crate::chart::{Drawing, cell};
-use crate::frame::{Area, Drawn, Frame, HEAD, HEIGHT, Side, fine};
+use crate::frame::{Area, Drawn, Frame, Side, fine, height};
 use crate::legend::{Legend, Sign};
 use crate::svg::Tone;
 
 /// More points than this make a line without dots.
 pub(crate) const MOST_DOTS: usize = 70;
+const MOST_DOTS_OF_DASHED: usize = 12;
 
 /// Lines over a common axis.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -62,8 +63,8 @@ impl Drawing for Lines {
         Legend { entries }
     }
 
-    fn height(&self) -> u32 {
-        HEIGHT - HEAD
+    fn height(&self, width: u32) -> u32 {
+        height(width)
     }
 
     fn draw(&self, area: &Area<'_>) -> Drawn {
@@ -82,7 +83,9 @@ impl Drawing for Lines {
                 chart.draw_series([PathElement::new(piece, colour.stroke_width(fine(2)))])?;
             }
             let shown = |(px, py): &&(f64, f64)| within(&x, *px) && within(&y, *py);
-            if series.points.len() <= MOST_DOTS {
+            // Dots would fill the gaps between dashes.
+            let most = if series.tone.dashes() == 0 { MOST_DOTS } else { MOST_DOTS_OF_DASHED };
+            if series.points.len() <= most && matches!(series.tone, Tone::Series(_)) {
                 let dots = series.points.iter().filter(shown);
                 chart.draw_series(dots.map(|p| Circle::new(*p, fine(5) / 2, colour.filled())))?;
             }

@@ -10,7 +10,7 @@ use crate::axis::{Axis, Fitted};
 use crate::chart::{Drawing, cell};
 use crate::contour::Grid;
 use crate::frame::{
-    ABOVE, Area, BELOW, Chart2d, Drawn, Frame, HEIGHT, Side, WIDTH, at, fine, place, small,
+    ABOVE, Area, BELOW, Chart2d, Drawn, Frame, HEIGHT, Side, at, fine, place, small, width,
 };
 use crate::legend::{Legend, Sign};
 use crate::lines::{MOST_DOTS, Series, pieces, within};
@@ -119,14 +119,14 @@ impl Map {
         (Side::Marked(&self.x.label, x), Side::Marked(&self.y.label, y))
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self, width: u32) -> Layout {
         let (x, y) = self.axes();
         let beside = Side::Marked(&self.y.label, y.clone()).room_beside();
         let bar = self.scale().map_or(18, |scale| Bar::new(&scale).room());
-        let room = f64::from(WIDTH.saturating_sub(4 + beside + bar)).max(LEAST);
+        let room = f64::from(width.saturating_sub(4 + beside + bar)).max(LEAST);
         let length = |range: &Range<f64>| range.end - range.start;
         let plane = match self.aspect {
-            Aspect::Free => (room, f64::from(HEIGHT) - 90.0),
+            Aspect::Free => (room, (f64::from(HEIGHT) - 90.0).min(room)),
             Aspect::Equal => {
                 let ratio = (length(&y.range) / length(&x.range)).clamp(1e-3, 1e3);
                 let height = (room * ratio).clamp(LEAST, HIGHEST);
@@ -136,7 +136,7 @@ impl Map {
         // In whole pixels, and in the middle of what there is.
         let plane = (plane.0.round(), plane.1.round());
         let left = ((room - plane.0) / 2.0).floor() as u32;
-        let right = WIDTH - (4 + left + beside + plane.0 as u32);
+        let right = width.saturating_sub(4 + left + beside + plane.0 as u32);
         Layout { x, y, plane, margins: (4 + left, right) }
     }
 
@@ -196,13 +196,13 @@ impl Drawing for Map {
         Legend { entries: self.paths.iter().map(sign).collect() }
     }
 
-    fn height(&self) -> u32 {
+    fn height(&self, width: u32) -> u32 {
         let (below, _) = self.sides();
-        ABOVE + self.layout().plane.1 as u32 + below.room_below() + BELOW
+        ABOVE + self.layout(width).plane.1 as u32 + below.room_below() + BELOW
     }
 
     fn draw(&self, area: &Area<'_>) -> Drawn {
-        let layout = self.layout();
+        let layout = self.layout(width(area));
         let (x, y) = self.sides();
         let mut chart = Frame { x, y, margins: layout.margins, grid: false }.chart(area)?;
         let corner = place(area, &chart, (layout.x.at(0.0), layout.y.at(1.0)));
@@ -306,6 +306,7 @@ fn edges(points: &[f64], logarithmic: bool) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::WIDTH;
     use crate::chart::{Chart, Figure};
 
     /// A map of a function over -1 to 1, with a spot in every corner and a path between two.
@@ -404,7 +405,7 @@ mod tests {
     fn distances_are_true_if_they_should_be() {
         let mut map = Map { aspect: Aspect::Equal, ..map(21, |x, y| x * y) };
         map.columns.iter_mut().for_each(|x| *x *= 3.0);
-        let layout = map.layout();
+        let layout = map.layout(WIDTH);
         let scale = |axis: &Fitted, pixels: f64| pixels / (axis.range.end - axis.range.start);
         let (x, y) = (scale(&layout.x, layout.plane.0), scale(&layout.y, layout.plane.1));
         assert!((x / y - 1.0).abs() < 0.02, "{x} {y}");

@@ -268,7 +268,7 @@ fn settings(body: &mut String, record: &Record, alone: bool) {
         false => format!("What was run: {}", escaped(&record.name)),
     };
     if alone {
-        let _ = writeln!(body, "<h2>{heading}</h2>");
+        let _ = writeln!(body, "<h2 class=\"run\">{heading}</h2>");
     }
     let summary = if alone { "the experiment, every key".to_owned() } else { heading };
     let (experiment, environment) = (escaped(&record.experiment), escaped(&record.environment));

@@ -18,6 +18,9 @@ use plotters_backend::{
 /// How many series have a colour of their own.
 pub const SERIES: usize = 8;
 
+/// What further series of the same colours are drawn with: lengths of dashes and of gaps.
+const DASHES: [&str; 4] = ["", "7 4", "2 4", "11 4 2 4"];
+
 /// Coordinates are whole numbers: so many of them make a pixel.
 pub(crate) const FINE: i32 = 4;
 
@@ -32,33 +35,33 @@ pub enum Tone {
     Grid,
     /// What is drawn on.
     Paper,
-    /// The n-th series; after the eighth they begin again.
+    /// The n-th series; after the eighth the colours begin again, with dashes.
     Series(usize),
 }
 
-/// The colours of series by day: those of Okabe and Ito, which the colour-blind can tell apart,
-/// the yellow darkened and the black left out.
+/// The colours of series by day. They began as those of Okabe and Ito, and were moved until all
+/// are dark enough on paper and the colour-blind can tell any two apart (decision 0024).
 const DAY: [(u8, u8, u8); SERIES] = [
-    (0, 158, 115),
-    (213, 94, 0),
-    (86, 180, 233),
-    (204, 121, 167),
-    (230, 159, 0),
-    (0, 114, 178),
-    (120, 94, 240),
-    (110, 110, 110),
+    (17, 166, 102),
+    (249, 100, 2),
+    (29, 148, 228),
+    (188, 129, 167),
+    (154, 62, 25),
+    (16, 62, 161),
+    (110, 50, 243),
+    (72, 72, 76),
 ];
 
-/// And by night: lighter where they would be lost.
+/// And by night.
 const NIGHT: [(u8, u8, u8); SERIES] = [
-    (44, 190, 148),
-    (240, 128, 48),
-    (108, 190, 240),
-    (220, 150, 190),
-    (240, 180, 50),
-    (70, 150, 220),
-    (150, 130, 255),
-    (160, 160, 160),
+    (51, 225, 123),
+    (232, 110, 43),
+    (103, 204, 255),
+    (254, 207, 214),
+    (255, 227, 68),
+    (95, 116, 200),
+    (155, 75, 255),
+    (120, 120, 124),
 ];
 
 impl Tone {
@@ -100,13 +103,26 @@ impl Tone {
     }
 
     fn of(rgb: (u8, u8, u8)) -> Option<Self> {
-        Self::all().find(|tone| tone.day() == rgb)
+        let further = (SERIES..SERIES * DASHES.len()).map(Self::Series);
+        Self::all().chain(further).find(|tone| {
+            let RGBColor(r, g, b) = tone.colour();
+            (r, g, b) == rgb
+        })
     }
 
-    /// For `plotters`.
+    /// How its lines are dashed: 0 is not at all.
+    pub(crate) fn dashes(self) -> usize {
+        match self {
+            Self::Series(n) => n / SERIES % DASHES.len(),
+            Self::Ink | Self::Faint | Self::Grid | Self::Paper => 0,
+        }
+    }
+
+    /// For `plotters`, which hands on nothing but a colour: that of further series is one shade
+    /// off, so that the dashes are known when it comes back. It is never shown.
     pub fn colour(self) -> RGBColor {
         let (r, g, b) = self.day();
-        RGBColor(r, g, b)
+        RGBColor(r, g, b.saturating_add(self.dashes() as u8))
     }
 }
 
@@ -131,7 +147,7 @@ pub fn style_sheet(scope: &str) -> String {
         );
     }
     let _ =
-        write!(text, "@media (prefers-color-scheme:dark){{{scope}{{{}}}}}", variables(Tone::night));
+        write!(text, "@media screen and (prefers-color-scheme:dark){{{scope}{{{}}}}}", variables(Tone::night));
     text
 }
 
@@ -153,16 +169,28 @@ impl<'a> Canvas<'a> {
     }
 }
 
+/// Where a picture stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a file of its own.
+    File,
+    /// In a page, which has the style sheet.
+    Page,
+    /// In a page on a narrow screen, or in columns on paper.
+    NarrowPage,
+}
+
 /// A picture of its own: the elements in a frame, with a style sheet and words for those who
 /// cannot see it.
-pub(crate) fn framed(body: &str, (width, height): (u32, u32), title: &str, alone: bool) -> String {
+pub(crate) fn framed(body: &str, (width, height): (u32, u32), title: &str, place: Place) -> String {
     let title = escaped(title);
-    let style = match alone {
-        true => format!("<style>{}</style>\n", style_sheet("svg.figure")),
-        false => String::new(),
+    let (style, class) = match place {
+        Place::File => (format!("<style>{}</style>\n", style_sheet("svg.figure")), "figure"),
+        Place::Page => (String::new(), "figure wide"),
+        Place::NarrowPage => (String::new(), "figure narrow"),
     };
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
          <title>{title}</title>\n{style}{body}</svg>\n"
     )
@@ -186,14 +214,15 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// How wide a text of this size is, about: there is no font to ask.
+/// How wide a text of this size is, about: there is no font to ask. The widths are those of
+/// DejaVu Sans, the widest of the usual ones.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let width = |letter: char| match letter {
-        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | '!' => 0.28,
-        'f' | 'r' | 't' | ' ' | '(' | ')' | '-' => 0.36,
-        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.86,
-        'A'..='Z' => 0.68,
-        _ => 0.56,
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | '!' => 0.32,
+        'f' | 'r' | 't' | ' ' | '(' | ')' | '-' => 0.39,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
+        'A'..='Z' => 0.70,
+        _ => 0.62,
     };
     size * text.chars().map(width).sum::<f64>()
 }
@@ -213,7 +242,12 @@ fn line_style(style: &impl BackendStyle) -> String {
     let opacity = opacity(alpha);
     match Tone::of(rgb) {
         Some(tone) => {
-            format!("class=\"l-{}\" stroke-width=\"{width}\"{opacity}", tone.class())
+            let dashes = match DASHES[tone.dashes()] {
+                "" => String::new(),
+                dashes => format!(" stroke-dasharray=\"{dashes}\""),
+            };
+            let class = tone.class();
+            format!("class=\"l-{class}\" stroke-width=\"{width}\"{dashes}{opacity}")
         }
         None => {
             let (r, g, b) = rgb;
@@ -413,7 +447,8 @@ mod tests {
     fn every_tone_is_known_by_its_colour_and_has_both_times_of_day() {
         let sheet = style_sheet("svg");
         for tone in Tone::all() {
-            assert_eq!(Tone::of(tone.day()), Some(tone));
+            let RGBColor(r, g, b) = tone.colour();
+            assert_eq!(Tone::of((r, g, b)), Some(tone));
             let variable = format!("--{}:", tone.class());
             assert_eq!(sheet.matches(&variable).count(), 2, "{variable}");
         }
@@ -424,17 +459,40 @@ mod tests {
         assert_eq!(escaped("<b a=\"1\">&'\u{1}"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39; ");
     }
 
-    /// Between text and paper, and between lines and paper, as WCAG asks for: 4.5 and 3 (2 for
-    /// the lightest series by day, which have dots and words as well).
+    #[test]
+    fn further_series_have_the_colours_of_the_first_ones_and_dashes() {
+        for n in 0..SERIES * DASHES.len() {
+            let RGBColor(r, g, b) = Tone::Series(n).colour();
+            assert_eq!(Tone::of((r, g, b)), Some(Tone::Series(n)));
+            assert_eq!(Tone::Series(n).class(), format!("s{}", n % SERIES));
+        }
+        let mut body = String::new();
+        let mut canvas = Canvas::new(&mut body, (10, 10));
+        for n in [3, 11] {
+            let RGBColor(r, g, b) = Tone::Series(n).colour();
+            let style = BackendColor { alpha: 1.0, rgb: (r, g, b) };
+            canvas.draw_line((0, 0), (4, 4), &style).unwrap();
+        }
+        let lines: Vec<&str> = body.lines().collect();
+        assert!(lines[0].contains("class=\"l-s3\"") && !lines[0].contains("dash"), "{body}");
+        assert!(lines[1].contains("class=\"l-s3\"") && lines[1].contains("stroke-dasharray=\"7 4\""));
+    }
+
+    fn linear((r, g, b): (u8, u8, u8)) -> [f64; 3] {
+        [r, g, b].map(|c| {
+            let c = f64::from(c) / 255.0;
+            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    fn light(rgb: (u8, u8, u8)) -> f64 {
+        let [r, g, b] = linear(rgb);
+        0.2126 * r + 0.7152 * g + 0.0722 * b
+    }
+
+    /// Between text and paper, and between lines and paper, as WCAG asks for: 4.5 and 3.
     #[test]
     fn colours_can_be_read_on_their_paper() {
-        fn light((r, g, b): (u8, u8, u8)) -> f64 {
-            let linear = |c: u8| {
-                let c = f64::from(c) / 255.0;
-                if c <= 0.03928 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
-            };
-            0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)
-        }
         let contrast = |a, b| {
             let (a, b) = (light(a), light(b));
             (f64::max(a, b) + 0.05) / (f64::min(a, b) + 0.05)
@@ -446,7 +504,49 @@ mod tests {
             }
             for n in 0..SERIES {
                 let found = contrast(colour(Tone::Series(n)), paper);
-                assert!(found > 2.0, "series {n}: {found}");
+                assert!(found > 3.0, "series {n}: {found}");
+            }
+        }
+    }
+
+    /// Machado, Oliveira and Fernandes (2009): what is seen without green cones, and without red
+    /// ones.
+    const BLIND: [[[f64; 3]; 3]; 2] = [
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+    ];
+
+    /// A colour as it is seen, in CIE Lab: 2.3 is what can just be told apart side by side.
+    fn seen(rgb: (u8, u8, u8), by: &[[f64; 3]; 3]) -> [f64; 3] {
+        let rgb = linear(rgb);
+        let mix = |row: &[f64; 3]| row.iter().zip(rgb).map(|(w, c)| w * c).sum::<f64>();
+        let [r, g, b] = [mix(&by[0]), mix(&by[1]), mix(&by[2])].map(|c| c.clamp(0.0, 1.0));
+        let root = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
+        let x = root((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);
+        let y = root(0.2126 * r + 0.7152 * g + 0.0722 * b);
+        let z = root((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089);
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    #[test]
+    fn the_colour_blind_can_tell_any_two_series_apart() {
+        for colours in [DAY, NIGHT] {
+            for by in &BLIND {
+                for (index, a) in colours.iter().enumerate() {
+                    for (other, b) in colours.iter().enumerate().skip(index + 1) {
+                        let (a, b) = (seen(*a, by), seen(*b, by));
+                        let far = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+                        assert!(far.sqrt() > 25.0, "{index} and {other}: {}", far.sqrt());
+                    }
+                }
             }
         }
     }

@@ -244,9 +244,14 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_narrow_screen() {
     // A page around it that measures it in a frame.
     let measure = "<script>onload = () => { const f = document.querySelector('iframe'); \
         const d = f.contentDocument; const s = f.contentWindow.getComputedStyle(d.body); \
-        document.title = JSON.stringify({ figures: d.querySelectorAll('figure svg').length, \
+        const seen = [...d.querySelectorAll('figure svg')].filter((f) => f.getClientRects().length); \
+        const texts = seen.flatMap((f) => [...f.querySelectorAll('text')].map((t) => \
+        ({ t: t.getBoundingClientRect(), f: f.getBoundingClientRect() }))); \
+        document.title = JSON.stringify({ figures: seen.length, \
         wide: d.documentElement.scrollWidth, back: s.backgroundColor, \
-        text: d.querySelector('svg text').getBBox().width > 0 }); }</script>";
+        aside: seen.filter((f) => f.parentNode.scrollWidth > f.parentNode.clientWidth + 1).length, \
+        cut: texts.filter(({ t, f }) => t.left < f.left - 1 || t.right > f.right + 1).length, \
+        low: Math.min(...texts.map(({ t }) => Math.min(t.width, t.height))) }); }</script>";
     let frame = format!(
         "{measure}<iframe src=\"report/index.html\" width=\"360\" height=\"700\"></iframe>"
     );
@@ -258,7 +263,10 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_narrow_screen() {
         assert_eq!(complaints, "");
         let title = dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
         let found: serde_json::Value = serde_json::from_str(title).unwrap();
-        assert_eq!((&found["figures"], &found["text"]), (&7.into(), &true.into()), "{found}");
+        // Each is there twice, and one of them is shown: whole, with text that can be read.
+        assert_eq!((&found["figures"], &found["cut"]), (&7.into(), &0.into()), "{found}");
+        assert_eq!(found["aside"], 0, "nothing is moved aside: {found}");
+        assert!(found["low"].as_f64().unwrap() > 5.0, "{found}");
         assert_eq!(found["back"], back, "{found}");
         assert!(found["wide"].as_u64().unwrap() <= 360, "nothing sticks out: {found}");
     }

@@ -4,18 +4,34 @@
   const turns = {}; // by the canvas' name: how it was turned, kept when the page is refreshed
   const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
+  // Room for words at the sides, above and below.
+  const ROOM = { side: 56, top: 30, bottom: 44 };
+
   // How a point of the box is seen: right, down, and how near.
   const view = (turn, half, width, height) => {
     const [sin, cos] = [Math.sin(turn.around), Math.cos(turn.around)];
     const [up, flat] = [Math.sin(turn.above), Math.cos(turn.above)];
-    // As large as has room however it is turned, with words around it.
+    // In units of the box, seen from eight units away.
+    const seen = (right, away, high) => {
+      const near = high * up - away * flat;
+      const scale = 8 / (8 - near);
+      return [right * scale, -(high * flat + away * up) * scale, near];
+    };
+    // As large as has room however it is turned: a box turns in a cylinder.
     const far = Math.hypot(half[0], half[1]);
-    const size = Math.min((width - 70) / 2.3 / far, (height - 56) / 1.85 / (far * up + 0.55 * flat));
+    const rim = [];
+    for (let i = 0; i < 48; i++) {
+      const angle = i * Math.PI / 24;
+      for (const high of [-0.55, 0.55]) rim.push(seen(far * Math.cos(angle), far * Math.sin(angle), high));
+    }
+    const reach = (part) => [Math.min(...rim.map((p) => p[part])), Math.max(...rim.map((p) => p[part]))];
+    const [[left, right], [top, bottom]] = [reach(0), reach(1)];
+    const size = Math.min((width - 2 * ROOM.side) / (right - left), (height - ROOM.top - ROOM.bottom) / (bottom - top));
+    const x0 = width / 2;
+    const y0 = ROOM.top + (height - ROOM.top - ROOM.bottom - size * (bottom - top)) / 2 - size * top;
     return ([x, y, z]) => {
-      const [right, away, high] = [x * cos - y * sin, x * sin + y * cos, (z - 0.5) * 1.1];
-      const near = -away * flat + high * up;
-      const scale = size * 8 / (8 - near);
-      return [width / 2 + right * scale, height / 2 - 6 - (high * flat + away * up) * scale, near];
+      const point = seen(x * cos - y * sin, x * sin + y * cos, (z - 0.5) * 1.1);
+      return [x0 + size * point[0], y0 + size * point[1], point[2]];
     };
   };
 
@@ -107,28 +123,35 @@
     line(floor.map(see), style("faint"), 1);
     const nearer = (a, b) => (see(a)[2] > see(b)[2] ? 1 : -1);
     const [y, x] = [d * nearer([0, d, 0], [0, -d, 0]), w * nearer([w, 0, 0], [-w, 0, 0])];
-    const word = (text, point, tone, out, side = 0) => {
-      const [middle, top] = see(point);
+    // A word beside a point, at the side where another point is: clear of the edge.
+    const word = (text, point, towards, tone, gap) => {
+      const [[x0, y0], [x1, y1]] = [see(point), see(towards)];
+      const long = Math.hypot(x1 - x0, y1 - y0) || 1;
+      const [right, down] = [(x1 - x0) / long, (y1 - y0) / long];
       const wide = Math.min(pen.measureText(text).width, width * 0.45);
-      const left = middle + side * wide / 2;
+      const middle = x0 + right * (gap + wide / 2);
       pen.fillStyle = style(tone);
       pen.textAlign = "center";
-      pen.fillText(text, clamp(left, wide / 2 + 2, width - wide / 2 - 2), clamp(top + out, 9, height - 9), wide);
+      pen.fillText(text, clamp(middle, wide / 2 + 2, width - wide / 2 - 2), clamp(y0 + down * (gap + 7), 9, height - 9), wide);
     };
     [-1, 1].forEach((side, i) => {
-      word(data.axes[0].ends[i], [side * w * 0.88, y * 1.08, 0], "faint", 8);
-      word(data.axes[1].ends[i], [x * 1.08, side * d * 0.88, 0], "faint", 8);
+      word(data.axes[0].ends[i], [side * w * 0.88, y, 0], [side * w * 0.88, 2 * y, 0], "faint", 7);
+      word(data.axes[1].ends[i], [x, side * d * 0.88, 0], [2 * x, side * d * 0.88, 0], "faint", 7);
     });
-    // Away from the middle, so that long ones do not lie across the edge.
-    const outside = (point) => clamp((see(point)[0] - width / 2) / 60, -1, 1);
-    for (const [axis, point] of [[0, [0, y * 1.12, 0]], [1, [x * 1.12, 0, 0]]]) {
-      word(data.axes[axis].label, point, "ink", 16, outside(point));
-    }
+    word(data.axes[0].label, [0, y, 0], [0, 2 * y, 0], "ink", 22);
+    word(data.axes[1].label, [x, 0, 0], [2 * x, 0, 0], "ink", 22);
     // The height, at the corner that is farthest to the left.
     const [post] = floor.slice(0, 4).sort((a, b) => see(a)[0] - see(b)[0]);
     line([post, [post[0], post[1], 1]].map(see), style("faint"), 1);
-    [0, 1].forEach((z) => word(data.axes[2].ends[z], [post[0] * 1.06, post[1] * 1.06, z], "faint", 0, -1));
-    word(data.axes[2].label, [post[0], post[1], 1], "ink", -height, -1);
+    [0, 1].forEach((z) => {
+      const [left, top] = see([post[0], post[1], z]);
+      pen.fillStyle = style("faint");
+      pen.textAlign = "right";
+      pen.fillText(data.axes[2].ends[z], Math.max(left - 7, pen.measureText(data.axes[2].ends[z]).width + 2), top + (z ? 4 : -4));
+    });
+    pen.fillStyle = style("ink");
+    pen.textAlign = "left";
+    pen.fillText(data.axes[2].label, 4, 10, width - 8);
     const list = [];
     quads(data, see, list);
     for (const path of data.paths) {

@@ -11,6 +11,9 @@ use crate::frame::{Area, Drawn, Frame, Side, fine, height, place, shortened, sma
 use crate::legend::Legend;
 use crate::svg::{FINE, Tone};
 
+/// Quartiles of fewer values than this say nothing that the values do not.
+const FEWEST_OF_A_BOX: usize = 4;
+
 /// A box for each of several groups of values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Boxes {
@@ -34,31 +37,38 @@ impl Drawing for Boxes {
         let y = self.y.fitted(values);
         let count = self.groups.len().max(1) as f64;
         let x = Axis::measuring("").within(-0.5..count - 0.5).fitted(std::iter::empty());
-        let (below, beside) = (Side::Named(x, 34), Side::Marked(&self.y.label, y.clone()));
+        let (below, beside) = (Side::Named(x, 48), Side::Marked(&self.y.label, y.clone()));
         let mut chart = Frame::new(below, beside).chart(area)?;
         let below = y.at(0.0);
         for (number, (name, values)) in self.groups.iter().enumerate() {
-            let (middle, tone) = (number as f64, Tone::Series(number));
+            let middle = number as f64;
             let Some(five) = five_numbers(values) else { continue };
-            let line = tone.colour().stroke_width(fine(2));
+            let count_here = values.iter().filter(|value| value.is_finite()).count();
             let [least, lower, median, upper, greatest] = five;
-            for ends in [(least, lower), (upper, greatest)] {
-                let whisker = vec![(middle, ends.0), (middle, ends.1)];
-                chart.draw_series([PathElement::new(whisker, line)])?;
+            // No colour: those are for curves, and a group is many of them.
+            let tone = Tone::Faint.colour();
+            if count_here >= FEWEST_OF_A_BOX {
+                let line = tone.stroke_width(fine(2));
+                for ends in [(least, lower), (upper, greatest)] {
+                    let whisker = vec![(middle, ends.0), (middle, ends.1)];
+                    chart.draw_series([PathElement::new(whisker, line)])?;
+                }
+                let corners = [(middle - 0.22, upper), (middle + 0.22, lower)];
+                chart.draw_series([Rectangle::new(corners, tone.mix(0.2).filled())])?;
+                chart.draw_series([Rectangle::new(corners, line)])?;
             }
-            let corners = [(middle - 0.22, upper), (middle + 0.22, lower)];
-            chart.draw_series([Rectangle::new(corners, tone.colour().mix(0.25).filled())])?;
-            chart.draw_series([Rectangle::new(corners, line)])?;
             let across = vec![(middle - 0.22, median), (middle + 0.22, median)];
-            chart.draw_series([PathElement::new(across, tone.colour().stroke_width(fine(3)))])?;
+            chart.draw_series([PathElement::new(across, tone.stroke_width(fine(3)))])?;
             let dots = values.iter().filter(|v| v.is_finite()).map(|value| {
-                Circle::new((middle, *value), fine(5) / 2, Tone::Ink.colour().filled())
+                Circle::new((middle, *value), fine(3), Tone::Ink.colour().filled())
             });
             chart.draw_series(dots)?;
             let name = shortened(name, f64::from(width(area)) * 0.86 / count);
-            let style = small(Tone::Ink).pos(Pos::new(HPos::Center, VPos::Top));
             let (x, y) = place(area, &chart, (middle, below));
-            area.draw(&Text::new(name, (x, y + 8 * FINE), style))?;
+            let centred = Pos::new(HPos::Center, VPos::Top);
+            let (ink, faint) = (small(Tone::Ink).pos(centred), small(Tone::Faint).pos(centred));
+            area.draw(&Text::new(name, (x, y + 8 * FINE), ink))?;
+            area.draw(&Text::new(format!("n = {count_here}"), (x, y + 25 * FINE), faint))?;
         }
         Ok(())
     }

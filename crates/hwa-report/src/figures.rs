@@ -8,6 +8,7 @@ use crate::axis::Axis;
 use crate::bars::Bars;
 use crate::boxes::Boxes;
 use crate::chart::{Chart, Figure};
+use crate::differences::groups;
 use crate::lines::{Lines, Mark, Series};
 use crate::record::Record;
 use crate::result::Level;
@@ -423,28 +424,22 @@ fn names(records: &[Record]) -> Vec<String> {
 
 /// Boxes of the accuracy on test over runs that differ by their seed alone.
 fn boxes(records: &[Record]) -> Option<Figure> {
-    let mut groups: Vec<(String, String, Vec<f64>)> = Vec::new();
-    for record in records {
-        let Some(top1) = record.summary.as_ref().and_then(|s| s.test.chosen).map(|e| e.top1) else {
-            continue;
-        };
-        let same = record.without_seed();
-        match groups.iter_mut().find(|(key, _, _)| *key == same) {
-            Some((_, _, values)) => values.push(top1),
-            None => {
-                let name = record.key("method").unwrap_or_else(|| record.name.clone());
-                groups.push((same, name, vec![top1]));
-            }
-        }
-    }
-    if groups.iter().all(|(_, _, values)| values.len() < 2) {
+    let tested = |record: &&Record| {
+        record.summary.as_ref().and_then(|s| s.test.chosen).map(|evaluation| evaluation.top1)
+    };
+    let groups: Vec<(String, Vec<f64>)> = groups(records)
+        .into_iter()
+        .map(|(name, runs)| (name, runs.iter().filter_map(tested).collect::<Vec<f64>>()))
+        .filter(|(_, values)| !values.is_empty())
+        .collect();
+    if groups.iter().all(|(_, values)| values.len() < 2) {
         return None;
     }
-    let groups = groups.into_iter().map(|(_, name, values)| (name, values)).collect();
     Some(Figure {
         name: "seeds".to_owned(),
         title: "Test accuracy over seeds".to_owned(),
-        caption: "Of the weights that validation chose: quartiles, median, and every run."
+        caption: "Of the weights that validation chose: every run, their median, and from four \
+                  runs on the quartiles."
             .to_owned(),
         chart: Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups }),
     })

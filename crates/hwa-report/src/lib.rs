@@ -11,6 +11,7 @@ mod boxes;
 mod chart;
 mod comparison;
 mod contour;
+mod differences;
 mod figures;
 mod frame;
 mod html;

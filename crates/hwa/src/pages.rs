@@ -1,5 +1,6 @@
 //! Pages about runs: read from their folders, written beside them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,6 +12,7 @@ use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 use hwa_train::{Event, Observer};
 
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// How deep runs are looked for below a folder.
 const DEEPEST: usize = 5;
@@ -61,7 +63,18 @@ pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             return Err(Failure::usage(format!("{folder} is no run, and has none in it")));
         }
     }
-    Ok(runs)
+    let (once, again) = apart(runs);
+    for run in again {
+        tell(format_args!("{} is named twice, and shown once", run.display()));
+    }
+    Ok(once)
+}
+
+/// Each run once, and those that are named again.
+fn apart(runs: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut known = HashSet::new();
+    let place = |run: &PathBuf| fs::canonicalize(run).unwrap_or_else(|_| run.clone());
+    runs.into_iter().partition(|run| known.insert(place(run)))
 }
 
 fn collect(folder: &Path, deep: usize, runs: &mut Vec<PathBuf>) -> Result<(), Failure> {
@@ -190,6 +203,18 @@ impl<O> Drop for Refresher<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_is_named_twice_is_one_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| folder.path().join(name));
+        for run in [&a, &b] {
+            fs::create_dir(run).unwrap();
+        }
+        let around = b.join("..").join("a");
+        let (once, again) = apart(vec![a.clone(), b.clone(), around.clone(), a.clone()]);
+        assert_eq!((once, again), (vec![a.clone(), b], vec![around, a]));
+    }
 
     #[test]
     fn runs_are_named_by_the_ends_of_their_paths() {

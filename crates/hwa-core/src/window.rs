@@ -54,6 +54,11 @@ impl WindowSpec {
     pub fn admits(&self, cycle: usize) -> bool {
         cycle >= self.first_cycle && cycle.is_multiple_of(self.stride.get())
     }
+
+    /// How many cycles the window of cycle `cycle` holds.
+    pub fn num_members(&self, cycle: usize) -> usize {
+        (self.oldest(cycle)..=cycle).filter(|member| self.admits(*member)).count()
+    }
 }
 
 /// The outer weights a window covers, and their mean.

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use hwa_train::{Evaluation, Levels, Summary};
+use hwa_train::{Evaluation, Summary};
 
 use crate::ReportError;
 use crate::chart::Figure;
+use crate::comparison::Spread;
+use crate::differences::{differences, groups, settings as settings_of};
 use crate::figures::{compared, window_name};
 use crate::html;
 use crate::numbers::{thousands, utc};
@@ -130,7 +132,7 @@ fn cards(body: &mut String, record: &Record) {
     if let Some(summary) = &record.summary {
         if let Some(chosen) = &summary.test.chosen {
             cards.push((percent(chosen), "test accuracy of the chosen weights".to_owned()));
-            cards.push((format!("{:.2} %", chosen.top5), "of them top-5".to_owned()));
+            cards.push((format!("{:.2} %", chosen.top5), "top-5 accuracy on test".to_owned()));
         }
         if let Some(chosen) = &summary.validation.chosen {
             cards.push((percent(chosen), "validation accuracy".to_owned()));
@@ -145,11 +147,10 @@ fn cards(body: &mut String, record: &Record) {
             cards.push((duration(last.time.elapsed), "of training so far".to_owned()));
         }
     }
-    let models = record.cycles.last().map(|cycle| &cycle.models);
-    let speed: f64 = models.into_iter().flatten().map(|m| m.time.images_per_second).sum();
+    let speed = speed(record);
     if speed > 0.0 {
         let speed = thousands(speed.round() as u64);
-        cards.push((speed, "images a second, all models".to_owned()));
+        cards.push((speed, "images a second, all models, over the run".to_owned()));
     }
     if cards.is_empty() {
         return;
@@ -164,6 +165,21 @@ fn cards(body: &mut String, record: &Record) {
     body.push_str("</div>\n");
 }
 
+/// Images that all models together trained on in a second of steps and of waiting for data, over
+/// all cycles.
+fn speed(record: &Record) -> f64 {
+    let models = record.cycles.iter().map(|cycle| cycle.models.len()).max().unwrap_or(0);
+    let of_model = |model: usize| {
+        let times = record.cycles.iter().filter_map(|cycle| Some(&cycle.models.get(model)?.time));
+        let (images, seconds) = times.fold((0.0, 0.0), |(images, seconds), time| {
+            let here = time.steps + time.data;
+            (images + time.images_per_second * here, seconds + here)
+        });
+        if seconds > 0.0 { images / seconds } else { 0.0 }
+    };
+    (0..models).map(of_model).sum()
+}
+
 fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
@@ -174,45 +190,65 @@ fn duration(seconds: f64) -> String {
 }
 
 fn result_table(body: &mut String, record: &Record, summary: &Summary) {
-    type Level = fn(&Levels) -> Option<&Evaluation>;
-    let single = record.is_single();
-    let mut rows: Vec<(String, Level)> = Vec::new();
-    if summary.validation.outer.is_some() {
-        rows.push((format!("outer weights, cycle {}", summary.last_cycle), |l| l.outer.as_ref()));
+    let row = |name: String, validation: Option<&Evaluation>, test: Option<&Evaluation>| {
+        vec![
+            name,
+            percent(validation, |e| e.top1),
+            percent(test, |e| e.top1),
+            percent(test, |e| e.top5),
+            test.map_or("–".to_owned(), |test| format!("{:.4}", test.loss)),
+        ]
+    };
+    let (validation, test) = (&summary.validation, &summary.test);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (index, model) in test.inner.iter().enumerate() {
+        let name = format!("model {index}, last weights");
+        rows.push(row(name, validation.inner.get(index), Some(model)));
+    }
+    if validation.outer.is_some() {
+        let name = format!("outer weights, cycle {}", summary.last_cycle);
+        rows.push(row(name, validation.outer.as_ref(), test.outer.as_ref()));
     }
     if let Some(choice) = summary.chosen {
+        let cycle = choice.cycle;
         let name = match (choice.model, choice.window) {
-            (Some(model), _) => format!("model {model}, cycle {}", choice.cycle),
-            (None, Some(_)) => {
-                let name = window_name(single, summary.chosen_length);
-                format!("{name}, cycle {} (chosen)", choice.cycle)
-            }
-            (None, None) => format!("weights of cycle {} (chosen)", choice.cycle),
+            (Some(model), _) => format!("model {model}, cycle {cycle}"),
+            (None, Some(window)) => format!("{}, cycle {cycle}", full(record, window, cycle)),
+            (None, None) => format!("weights of cycle {cycle}"),
         };
-        rows.push((name, |l| l.chosen.as_ref()));
+        let name = format!("{name} (chosen)");
+        rows.push(row(name, validation.chosen.as_ref(), test.chosen.as_ref()));
     }
-    let row = |name: String, validation: Option<&Evaluation>, test: Option<&Evaluation>| {
-        let numbers = [
-            number(validation, |e| e.top1),
-            number(test, |e| e.top1),
-            number(test, |e| e.top5),
-            number(test, |e| e.loss),
-        ];
-        std::iter::once(name).chain(numbers).collect()
-    };
-    let models = summary.test.inner.iter().enumerate().map(|(index, model)| {
-        let name = format!("model {index}, last weights");
-        row(name, summary.validation.inner.get(index), Some(model))
-    });
-    let levels = rows.into_iter();
-    let levels = levels.map(|(name, of)| row(name, of(&summary.validation), of(&summary.test)));
-    let rows: Vec<Vec<String>> = models.chain(levels).collect();
+    let chosen = summary.chosen.and_then(|choice| choice.window);
+    for window in summary.windows.iter().filter(|window| Some(window.window) != chosen) {
+        let name = full(record, window.window, window.cycle);
+        let name = format!("{name} alone, cycle {}", window.cycle);
+        rows.push(row(name, Some(&window.validation), Some(&window.test)));
+    }
+    if let Some(best) = &summary.best_on_test {
+        let name = format!("best on test, cycle {} (not a choice)", best.cycle);
+        rows.push(row(name, None, Some(&best.evaluation)));
+    }
     let head = ["", "validation, top-1 %", "test, top-1 %", "test, top-5 %", "test loss"];
     html::table(body, &head.map(str::to_owned), &rows);
 }
 
+/// A window, and how many cycles it holds where that is not its length.
+fn full(record: &Record, window: usize, cycle: usize) -> String {
+    let spec = record.started.windows.get(window);
+    let length = spec.and_then(|spec| spec.length).map(|length| length.get());
+    let members = spec.map(|spec| spec.num_members(cycle));
+    match (length, members) {
+        (Some(length), Some(members)) if members != length => {
+            let name = if record.is_single() { "average" } else { "HWA" };
+            format!("{name}, window {members} of {length}")
+        }
+        _ => window_name(record.is_single(), length),
+    }
+}
+
 /// A cell of a table.
-fn number(evaluation: Option<&Evaluation>, of: fn(&Evaluation) -> f64) -> String {
+fn percent(evaluation: Option<&Evaluation>, of: fn(&Evaluation) -> f64) -> String {
     evaluation.map_or("–".to_owned(), |evaluation| format!("{:.2}", of(evaluation)))
 }
 
@@ -238,9 +274,9 @@ fn several_runs(body: &mut String, records: &[Record]) {
             key("method"),
             key("seed"),
             cycles,
-            number(validation, |e| e.top1),
-            number(test, |e| e.top1),
-            number(test, |e| e.top5),
+            percent(validation, |e| e.top1),
+            percent(test, |e| e.top1),
+            percent(test, |e| e.top5),
             time.map_or("–".to_owned(), duration),
         ]
     };
@@ -256,6 +292,59 @@ fn several_runs(body: &mut String, records: &[Record]) {
     ];
     let rows: Vec<Vec<String>> = records.iter().map(row).collect();
     html::table(body, &head.map(str::to_owned), &rows);
+    over_seeds(body, records);
+    what_differs(body, records);
+}
+
+/// Means over runs that differ by their seed alone, where there are some.
+fn over_seeds(body: &mut String, records: &[Record]) {
+    let groups = groups(records);
+    if groups.iter().all(|(_, runs)| runs.len() < 2) {
+        return;
+    }
+    let cell = |runs: &[&Record], of: &dyn Fn(&Summary) -> Option<f64>| {
+        let summaries = runs.iter().filter_map(|run| run.summary.as_ref());
+        let values: Vec<f64> = summaries.filter_map(of).collect();
+        match Spread::of(&values) {
+            Some(Spread { mean, std: Some(std), .. }) => format!("{mean:.2} ± {std:.2}"),
+            Some(Spread { mean, .. }) => format!("{mean:.2}"),
+            None => "–".to_owned(),
+        }
+    };
+    let rows: Vec<Vec<String>> = groups
+        .iter()
+        .map(|(name, runs)| {
+            let done = runs.iter().filter(|run| run.summary.is_some()).count();
+            vec![
+                name.clone(),
+                done.to_string(),
+                cell(runs, &|summary| Some(summary.validation.chosen?.top1)),
+                cell(runs, &|summary| Some(summary.test.chosen?.top1)),
+                cell(runs, &|summary| Some(summary.test.chosen?.top5)),
+            ]
+        })
+        .collect();
+    body.push_str("<h2>Over seeds</h2>\n");
+    let head = ["mean ± standard deviation", "n", "validation, %", "test, top-1 %", "test, top-5 %"];
+    html::table(body, &head.map(str::to_owned), &rows);
+}
+
+/// The keys in which the experiments differ.
+fn what_differs(body: &mut String, records: &[Record]) {
+    let all: Vec<_> = records.iter().map(|record| settings_of(&record.experiment)).collect();
+    let differing = differences(&all);
+    if differing.is_empty() {
+        return;
+    }
+    body.push_str("<h2>What differs</h2>\n");
+    let names = records.iter().map(|record| record.name.clone());
+    let head: Vec<String> = std::iter::once("key".to_owned()).chain(names).collect();
+    let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    let rows: Vec<Vec<String>> = differing
+        .into_iter()
+        .map(|(key, values)| std::iter::once(key).chain(values.into_iter().map(cell)).collect())
+        .collect();
+    html::table(body, &head, &rows);
 }
 
 /// The experiment and what it ran on, folded away.
@@ -281,7 +370,56 @@ fn settings(body: &mut String, record: &Record, alone: bool) {
 
 #[cfg(test)]
 mod tests {
+    use hwa_core::{Choice, Score, WindowSpec};
+    use hwa_train::{BestOnTest, CycleEnded, ModelReport, ModelTime, WindowSummary};
+
     use super::*;
+
+    #[test]
+    fn the_speed_is_that_of_the_run_and_not_of_its_last_cycle() {
+        let cycle = |steps, images_per_second| {
+            let time = ModelTime { steps, images_per_second, ..ModelTime::default() };
+            let model = ModelReport { time, ..ModelReport::default() };
+            CycleEnded { models: vec![model.clone(), model], ..CycleEnded::default() }
+        };
+        // 300 images in 3 seconds and 100 in 2: 80 a second, of each of two models.
+        let cycles = vec![cycle(3.0, 100.0), cycle(2.0, 50.0)];
+        assert_eq!(speed(&Record { cycles, ..Record::default() }), 160.0);
+        assert_eq!(speed(&Record::default()), 0.0);
+    }
+
+    #[test]
+    fn the_table_has_what_the_terminal_has() {
+        let of = |top1| Evaluation { top1, loss: 0.00321, ..Evaluation::default() };
+        let score = Score { accuracy: 0.9, loss: 0.1 };
+        let mut record = Record::default();
+        record.started.num_models = 2;
+        record.started.windows =
+            [3, 10].map(|length: usize| WindowSpec::sliding(length.try_into().unwrap())).to_vec();
+        let (validation, test) = (of(90.0), of(88.0));
+        let window = |window, cycle| WindowSummary { window, length: None, cycle, validation, test };
+        let mut summary = Summary {
+            chosen: Some(Choice { cycle: 4, window: Some(1), model: None, score }),
+            windows: vec![window(0, 5), window(1, 4)],
+            best_on_test: Some(BestOnTest { cycle: 7, evaluation: of(89.0), ..Default::default() }),
+            ..Summary::default()
+        };
+        summary.test.chosen = Some(test);
+        let mut body = String::new();
+        result_table(&mut body, &record, &summary);
+        for row in [
+            "<td>HWA, window 4 of 10, cycle 4 (chosen)</td>",
+            "<td>HWA, window 3 alone, cycle 5</td>",
+            "<td>best on test, cycle 7 (not a choice)</td>",
+            "<td>0.0032</td>",
+        ] {
+            assert!(body.contains(row), "{row}: {body}");
+        }
+        assert_eq!(body.matches("alone").count(), 1, "the chosen one is there once");
+        summary.chosen = Some(Choice { cycle: 4, window: None, model: Some(1), score });
+        result_table(&mut body, &record, &summary);
+        assert!(body.contains("model 1, cycle 4 (chosen)"));
+    }
 
     #[test]
     fn a_run_that_nobody_trains_is_not_under_way() {

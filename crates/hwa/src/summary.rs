@@ -85,16 +85,11 @@ fn chosen_name(summary: &Summary, choice: &Choice, windows: &[WindowSpec], offer
         return format!("average of all samples, cycle {cycle}");
     };
     let level = if models > 1 { "HWA" } else { "average" };
-    let members = windows.get(window).map_or(length, |spec| members(spec, cycle));
+    let members = windows.get(window).map_or(length, |spec| spec.num_members(cycle));
     match members == length {
         true => format!("{level}, cycle {cycle} (window {length})"),
         false => format!("{level}, cycle {cycle} (window {members} of {length})"),
     }
-}
-
-/// How many cycles a window holds after `cycle`.
-fn members(spec: &WindowSpec, cycle: usize) -> usize {
-    (spec.oldest(cycle)..=cycle).filter(|c| c.is_multiple_of(spec.stride.get())).count()
 }
 
 fn footnote(models: usize, of_models: bool) -> &'static str {

@@ -206,11 +206,7 @@ impl Record {
 
     /// Where the time went.
     pub fn time(&self) -> Option<Figure> {
-        let values = self.times();
-        if values.iter().sum::<f64>() <= 0.0 {
-            return None;
-        }
-        let mut figure = time_figure(vec![(self.label(), values)]);
+        let mut figure = time_figure(&[("each model".to_owned(), "the judge", self.times())])?;
         if let Some(traffic) = self.traffic() {
             figure.caption = format!("{} {traffic}", figure.caption);
         }
@@ -233,8 +229,9 @@ impl Record {
         })
     }
 
-    /// Minutes in steps, waiting for data, synchronizing, and of the judge beside them.
-    fn times(&self) -> Vec<f64> {
+    /// Seconds of a model in steps, waiting for data and synchronizing; and of the judge, in
+    /// statistics, evaluations and the rest.
+    fn times(&self) -> [[f64; 3]; 2] {
         let models = || self.cycles.iter().flat_map(|cycle| &cycle.models);
         let count = self.started.num_models.max(1) as f64;
         let steps = models().map(|model| model.time.steps).sum::<f64>() / count;
@@ -246,7 +243,7 @@ impl Record {
         let (statistics, evaluation) =
             (judge(|time| time.statistics), judge(|time| time.evaluation));
         let other = (judge(|time| time.seconds) - statistics - evaluation).max(0.0);
-        [steps, data, sync, statistics, evaluation, other].map(|seconds| seconds / 60.0).to_vec()
+        [[steps, data, sync], [statistics, evaluation, other]]
     }
 
     /// The levels that were judged, by cycle.
@@ -403,11 +400,12 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
     .into_iter()
     .flatten()
     .collect();
-    let bars: Vec<(String, Vec<f64>)> =
-        names.into_iter().zip(records.iter().map(Record::times)).collect();
-    if bars.iter().any(|(_, values)| values.iter().sum::<f64>() > 0.0) {
-        figures.push(time_figure(bars));
-    }
+    let times: Vec<(String, &str, [[f64; 3]; 2])> = names
+        .into_iter()
+        .zip(records)
+        .map(|(name, record)| (name, "its judge", record.times()))
+        .collect();
+    figures.extend(time_figure(&times));
     figures
 }
 
@@ -445,25 +443,41 @@ fn boxes(records: &[Record]) -> Option<Figure> {
     })
 }
 
-fn time_figure(bars: Vec<(String, Vec<f64>)>) -> Figure {
-    let parts = [
-        "steps",
-        "waiting for data",
-        "synchronization",
-        "statistics (beside)",
-        "evaluation (beside)",
-        "other judging",
-    ];
-    Figure {
+/// Two bars for each run, one below the other: a model, and the judge, which works beside it.
+fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
+    let whole = |times: &[f64; 3]| times.iter().sum::<f64>();
+    let longest = runs.iter().flat_map(|run| run.2.iter().map(whole)).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return None;
+    }
+    let (unit, seconds) = match longest {
+        0.0..180.0 => ("seconds", 1.0),
+        180.0..10_800.0 => ("minutes", 60.0),
+        _ => ("hours", 3600.0),
+    };
+    let parts =
+        ["steps", "waiting for data", "synchronization", "statistics", "evaluation", "other judging"];
+    let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
+    for (name, judge, [[steps, data, sync], [statistics, evaluation, other]]) in runs {
+        let bar = |values: [f64; 6]| values.map(|value| value / seconds).to_vec();
+        bars.push((name.clone(), bar([*steps, *data, *sync, 0.0, 0.0, 0.0])));
+        let judging = [0.0, 0.0, 0.0, *statistics, *evaluation, *other];
+        if judging.iter().any(|value| *value > 0.0) {
+            bars.push(((*judge).to_owned(), bar(judging)));
+        }
+    }
+    Some(Figure {
         name: "time".to_owned(),
         title: "Where the time went".to_owned(),
-        caption: "Per model; the judge works beside training.".to_owned(),
+        caption: "A model, as a mean over all of them; below it the judge, which works at the same \
+                  time."
+            .to_owned(),
         chart: Chart::Bars(Bars {
-            x: Axis::measuring("minutes"),
+            x: Axis::measuring(unit),
             parts: parts.map(str::to_owned).to_vec(),
             bars,
         }),
-    }
+    })
 }
 
 /// A figure of lines; nothing, if there are none.
@@ -571,6 +585,23 @@ mod tests {
         let Chart::Lines(drawn) = &several[0].chart else { panic!("lines") };
         assert_eq!(drawn.series[1].points, [(1.0, 90.0), (2.0, 90.0), (3.0, 85.0)]);
         assert_eq!(drawn.marks[1].at, (2.0, 90.0));
+    }
+
+    #[test]
+    fn the_judge_is_beside_training_and_not_on_top_of_it() {
+        let runs = [("a".to_owned(), "its judge", [[60.0, 0.0, 30.0], [6.0, 3.0, 0.0]])];
+        let bars = |runs: &[(String, &str, [[f64; 3]; 2])]| {
+            let Chart::Bars(bars) = time_figure(runs).unwrap().chart else { panic!("bars") };
+            (bars.x.label, bars.bars)
+        };
+        let (unit, found) = bars(&runs);
+        assert_eq!(unit, "seconds", "as long as it takes seconds");
+        assert_eq!(found[0], ("a".to_owned(), vec![60.0, 0.0, 30.0, 0.0, 0.0, 0.0]));
+        assert_eq!(found[1], ("its judge".to_owned(), vec![0.0, 0.0, 0.0, 6.0, 3.0, 0.0]));
+        let long = [("a".to_owned(), "its judge", [[600.0, 0.0, 0.0], [0.0; 3]])];
+        assert_eq!(bars(&long).0, "minutes");
+        assert_eq!(bars(&long).1.len(), 1, "without a judge there is no bar of one");
+        assert!(time_figure(&[]).is_none());
     }
 
     #[test]

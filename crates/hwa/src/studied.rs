@@ -1,6 +1,7 @@
 //! What is looked into: a network on images, with the weights of a run or of files.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use hwa_data::{
     Batch, DataError, EvaluationBatches, OpenOptions, Part, RecalibrationBatches, Source,
@@ -11,6 +12,7 @@ use hwa_train::{Convolution, Experiment, Replica, ReplicaError};
 use crate::arguments::{Split, StudyOf};
 use crate::failure::Failure;
 use crate::opened::{precision, stored_experiment, task};
+use crate::pages;
 use crate::shelf::Shelf;
 
 /// What images may take in memory.
@@ -77,6 +79,15 @@ impl Studied {
         let shelf = Shelf::new(subject.run.clone(), spec, task(&source));
         let batch = subject.batch.unwrap_or(batch);
         Ok(Self { spec, convolution, data, source, seed, batch, shelf, experiment })
+    }
+
+    /// What is looked into, in words.
+    pub(crate) fn title(&self, run: Option<&Path>) -> String {
+        let what = format!("{} on {}", self.spec, self.data);
+        match run {
+            Some(run) => format!("{}: {what}", pages::names(&[run.to_owned()]).concat()),
+            None => what,
+        }
     }
 
     /// What the network is for.

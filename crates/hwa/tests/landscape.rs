@@ -32,8 +32,7 @@ fn mark<'a>(found: &'a Value, name: &str) -> &'a Value {
 }
 
 fn loss(mark: &Value, kind: &str) -> f64 {
-    let split = &mark[kind]["splits"][0];
-    split["loss"].as_f64().unwrap() / split["images"].as_f64().unwrap()
+    mark[kind]["splits"][0]["loss"].as_f64().unwrap()
 }
 
 #[test]
@@ -49,7 +48,10 @@ fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
     let best = mark(&found, "best");
     let expected = evaluated["loss"].as_f64().unwrap();
     assert!((loss(best, "own") - expected).abs() < 1e-7 * expected, "{best} {evaluated}");
-    assert_eq!(best["own"]["splits"][0]["images"], 160);
+    let split = &best["own"]["splits"][0];
+    assert_eq!((&split["images"], &split["split"]), (&160.into(), &"train".into()));
+    // In percent, as everywhere else.
+    assert_eq!(split["top1"], evaluated["top1"]);
     assert_eq!((&best["at"][0], &mark(&found, "inner:4:0")["at"][0]), (&0.0.into(), &1.0.into()));
 
     let line = run.join("landscape/line-best-inner_4_0");
@@ -60,6 +62,7 @@ fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
     assert!(csv.contains(&format!("train,0,{}", loss(best, "own"))), "{csv}");
     let page = fs::read_to_string(line.join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("inner:4:0"));
+    assert!(page.contains("run: resnet8 on digits. 7 points, on 160 train images"), "{page}");
 }
 
 #[test]

@@ -14,10 +14,10 @@ const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(24);
 /// And at most.
 const MOST: usize = 2000;
 
-/// So many points along a side as a machine can keep.
+/// So many points along a side as make a line, and as a machine can keep.
 fn points(text: &str) -> Result<NonZeroUsize, String> {
-    let found = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= MOST);
-    found.ok_or_else(|| format!("expected a number from 1 to {MOST}"))
+    let found = text.parse().ok().filter(|count: &NonZeroUsize| (2..=MOST).contains(&count.get()));
+    found.ok_or_else(|| format!("expected a number from 2 to {MOST}"))
 }
 
 /// A network and a data set, with the weights of a run or of files.
@@ -337,4 +337,17 @@ pub(crate) struct BenchLandscape {
     /// Print JSON: landscape_seconds, forward_seconds, ratio, images_per_second
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_point_is_no_line() {
+        for text in ["0", "1", "2001", "-3", "many"] {
+            assert_eq!(points(text).unwrap_err(), "expected a number from 2 to 2000", "{text}");
+        }
+        assert_eq!((points("2").unwrap().get(), points("2000").unwrap().get()), (2, 2000));
+    }
 }

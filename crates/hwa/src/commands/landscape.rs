@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use hwa_report::PageOptions;
-use serde_json::json;
+use hwa_study::Reading;
+use hwa_train::Evaluation;
+use serde_json::{Value, json};
 
 use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
 use crate::counting::interrupt;
@@ -71,7 +73,8 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     };
     let landscape = measure(view, &how)?;
     LeftOut::of(&studied.source).tell();
-    let page = sheet(&landscape, &landscape.view.title);
+    let mut page = sheet(&landscape, &landscape.view.title);
+    page.lead = format!("{}. {}", studied.title(options.subject.run.as_deref()), page.lead);
     let page = page.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
     tell_of(&landscape, &folder, options.json);
@@ -90,7 +93,8 @@ fn tell_of(landscape: &Landscape, folder: &std::path::Path, as_json: bool) {
             .map(|(marked, (own, shadow))| {
                 json!({
                     "name": marked.name, "at": marked.place.at,
-                    "distance": marked.place.residual, "own": own, "projected": shadow,
+                    "distance": marked.place.residual,
+                    "own": written(landscape, own), "projected": written(landscape, shadow),
                 })
             })
             .collect();
@@ -104,6 +108,15 @@ fn tell_of(landscape: &Landscape, folder: &std::path::Path, as_json: bool) {
     lines.extend(rows);
     give(aligned(&lines));
     give(page.display());
+}
+
+/// A reading as programs read it: accuracies in percent and the mean loss, as everywhere else.
+fn written(landscape: &Landscape, reading: &Reading) -> Value {
+    let splits = landscape.splits.iter().zip(&reading.splits).map(|(split, tally)| {
+        let Evaluation { top1, top5, loss, images, .. } = Evaluation::new(tally, None);
+        json!({ "split": split, "images": images, "top1": top1, "top5": top5, "loss": loss })
+    });
+    json!({ "statistics": reading.statistics, "splits": splits.collect::<Vec<_>>() })
 }
 
 /// Without names: the chosen weights and a model at the end; of a run under way, its last outer

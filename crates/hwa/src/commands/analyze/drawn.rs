@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hwa_report::{Axis, Chart, Figure, Lines, PageOptions, Part, Series, Sheet, Tone};
+use hwa_report::{Axis, Chart, Figure, Lines, PageOptions, Part, SERIES, Series, Sheet, Tone};
 use hwa_store::write_atomically;
 use hwa_study::Gradients;
 
@@ -10,8 +10,8 @@ use super::cycles::Place;
 use super::{Found, shown};
 use crate::failure::Failure;
 
-/// The places of a cycle, each with a colour and its neighbour.
-const PLACES: [(&str, usize, usize); 3] = [("start", 5, 2), ("end", 1, 4), ("average", 0, 3)];
+/// The places of a cycle, each with its colour. Of a pair, the second is dashed.
+const PLACES: [(&str, usize); 3] = [("start", 5), ("end", 1), ("average", 0)];
 
 /// Writes tables and figures, and tells which files.
 pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
@@ -47,9 +47,11 @@ fn sheet(found: &Found) -> Sheet {
     }
     Sheet {
         title: "The convergence condition".to_owned(),
-        lead: "A step of SGD is expected to lower the training loss while the left side is below \
-               the right one."
-            .to_owned(),
+        lead: format!(
+            "{}. A step of SGD is expected to lower the training loss while the left side is below \
+             the right one.",
+            found.subject
+        ),
         parts,
     }
 }
@@ -87,8 +89,8 @@ fn sides(found: &Found) -> Figure {
     };
     let left = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).left;
     let right = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).right;
-    let series = PLACES.iter().flat_map(|(word, dark, light)| {
-        [side("left", word, *dark, &left), side("right", word, *light, &right)]
+    let series = PLACES.iter().flat_map(|(word, tone)| {
+        [side("left", word, *tone, &left), side("right", word, *tone + SERIES, &right)]
     });
     lines(
         "sides",
@@ -104,7 +106,7 @@ fn sides(found: &Found) -> Figure {
 /// What a step is expected to lose over what it gains. Unlike the ratio of the sides, it is
 /// above zero wherever there is a gradient.
 fn ratio(found: &Found) -> Figure {
-    let series = PLACES.iter().flat_map(|(word, dark, light)| {
+    let series = PLACES.iter().flat_map(|(word, tone)| {
         let one = |name: String, tone, rate: &dyn Fn(f64) -> f64| Series {
             name,
             tone: Tone::Series(tone),
@@ -112,9 +114,11 @@ fn ratio(found: &Found) -> Figure {
         };
         let name = place_name(word);
         let momentum = format!("{name}, with momentum");
-        let plain = one(name.to_owned(), *dark, &|rate| rate);
-        [plain, one(momentum, *light, &|rate| found.lasting(rate))]
+        let plain = one(name.to_owned(), *tone, &|rate| rate);
+        [plain, one(momentum, *tone + SERIES, &|rate| found.lasting(rate))]
     });
+    let series: Vec<Series> = series.collect();
+    let border = border(&series);
     lines(
         "ratio",
         "What a step loses over what it gains",
@@ -123,9 +127,23 @@ fn ratio(found: &Found) -> Figure {
          models, the mean above over the mean below. With momentum, the rate is \
          rate / (1 - momentum), what a gradient moves the weights by in the end. Where |∇R|² is \
          not above zero, nothing is drawn.",
-        Axis::measuring("lost / gained").logarithmic(),
-        series.collect(),
+        Axis::measuring("loss by a step over gain by it").logarithmic(),
+        series.into_iter().chain(border).collect(),
     )
+}
+
+/// Where what is lost is what is gained, from the first cycle to the last.
+fn border(series: &[Series]) -> Option<Series> {
+    let cycles = || series.iter().flat_map(|series| &series.points).map(|point| point.0);
+    let first = cycles().fold(f64::INFINITY, f64::min);
+    let last = cycles().fold(f64::NEG_INFINITY, f64::max);
+    // One cycle alone has no way from first to last.
+    let (first, last) = if first == last { (first - 0.5, last + 0.5) } else { (first, last) };
+    (first < last).then(|| Series {
+        name: "1: below it the condition holds".to_owned(),
+        tone: Tone::Ink,
+        points: vec![(first, 1.0), (last, 1.0)],
+    })
 }
 
 /// By cycle; not a number where nothing is gained.
@@ -140,7 +158,7 @@ fn lost_over_gained(found: &Found, word: &str, rate: &dyn Fn(f64) -> f64) -> Vec
 
 /// The training loss where a cycle starts, where its models end and of their average.
 fn risks(found: &Found) -> Figure {
-    let series = PLACES.map(|(word, tone, _)| Series {
+    let series = PLACES.map(|(word, tone)| Series {
         name: place_name(word).to_owned(),
         tone: Tone::Series(tone),
         points: by_cycle(found, word, &|_, gradients| gradients.risk),
@@ -206,6 +224,7 @@ mod tests {
     fn found(points: Vec<(Place, Gradients)>) -> Found {
         Found {
             folder: PathBuf::new(),
+            subject: "run: resnet8 on digits".to_owned(),
             momentum: 0.5,
             population: 16,
             augmented: true,
@@ -243,10 +262,20 @@ mod tests {
     }
 
     #[test]
+    fn the_ratio_has_its_border_and_pairs_of_one_colour() {
+        let found = found(vec![point(Position::Start, 1.0, 2.0)]);
+        let Chart::Lines(lines) = ratio(&found).chart else { panic!("lines") };
+        let [plain, momentum, border] = &lines.series[..] else { panic!("{:?}", lines.series) };
+        assert_eq!((plain.tone, momentum.tone), (Tone::Series(5), Tone::Series(5 + SERIES)));
+        assert_eq!(border.points, [(0.5, 1.0), (1.5, 1.0)]);
+    }
+
+    #[test]
     fn the_page_says_what_the_terminal_says() {
         let found = found(vec![point(Position::Start, -1.0, 2.0)]);
         let page = sheet(&found).page(PageOptions::default()).unwrap().html;
         for part in [
+            "run: resnet8 on digits. A step of SGD",
             "<h2>Both sides</h2>",
             "8 of 16 training images (augmented), mini-batches of 2, L over 1 steps",
             "not above its own noise",

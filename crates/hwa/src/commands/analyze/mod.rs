@@ -37,6 +37,8 @@ type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 struct Found {
     /// Where the files go.
     folder: PathBuf,
+    /// What was looked into.
+    subject: String,
     /// The momentum of the run's optimizer.
     momentum: f64,
     /// The training images that there are.
@@ -108,6 +110,7 @@ fn look(arguments: &Analyze, folder: PathBuf, cancelled: Cancelled<'_>) -> Resul
     });
     Ok(Found {
         folder,
+        subject: studied.title(arguments.subject.run.as_deref()),
         momentum: experiment.optimizer.momentum,
         population,
         augmented: arguments.augment,

@@ -15,6 +15,7 @@ use hwa_store::read_to_string;
 use hwa_train::Interrupt;
 
 pub(in crate::commands) use self::plan::Plan;
+pub(in crate::commands) use self::queue::Job;
 use self::queue::{Ended, Queue};
 use super::train::interrupt_on_ctrl_c;
 use crate::arguments::Compare;

@@ -46,6 +46,13 @@ pub(in crate::commands) struct Job {
 }
 
 impl Job {
+    /// Its run directory.
+    pub(in crate::commands) fn into_dir(self) -> PathBuf {
+        self.dir
+    }
+}
+
+impl Job {
     fn cores(&self, threads: usize) -> usize {
         self.models.saturating_mul(self.threads.unwrap_or(threads)).max(1)
     }

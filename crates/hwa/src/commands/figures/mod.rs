@@ -5,16 +5,17 @@ mod drawing;
 mod presets;
 mod surfaces;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hwa_report::{PageOptions, Part, Sheet};
-use hwa_train::{Experiment, ExperimentError, Interrupt, Method, Span};
+use hwa_train::{Experiment, ExperimentError, Interrupt, Method, Span, Started};
 
 pub(in crate::commands) use self::drawing::Trained;
 
 use self::drawing::Drawing;
 use self::presets::{PRESETS, Preset};
-use super::compare::{self, Plan};
+use super::compare::{self, Job, Plan};
 use super::train::interrupt_on_ctrl_c;
 use crate::arguments::{Compare, Figures};
 use crate::failure::Failure;
@@ -41,10 +42,16 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         .map(|preset| Ok((*preset, plan(preset, arguments)?)))
         .collect::<Result<_, Failure>>()?;
     if arguments.dry_run {
+        let mut all = BTreeSet::new();
         for (preset, plan) in &plans {
-            let missing = plan.jobs(true)?.len();
-            let name = preset.name;
-            give(format_args!("{name:<22} {missing} of {} runs to train", plan.num_runs()));
+            let missing = plan.jobs(true)?;
+            let (name, count) = (preset.name, missing.len());
+            give(format_args!("{name:<22} {count} of {} runs to train", plan.num_runs()));
+            all.extend(missing.into_iter().map(Job::into_dir));
+        }
+        if plans.len() > 1 {
+            let count = all.len();
+            give(format_args!("{:<22} {count} different runs to train", "together"));
         }
         return Ok(());
     }
@@ -164,6 +171,8 @@ fn draw(
     let mut parts = vec![Part::Text(format!("In the paper: {}", preset.lesson))];
     parts.extend((preset.draw)(&drawing)?);
     parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
+    parts.extend(in_the_paper(preset, &arguments.sets).map(Part::Text));
+    parts.extend(windows_alike(&drawing)?.map(Part::Text));
     let networks = drawing.networks().join(", ");
     let lead =
         format!("The paper's figure {}, drawn with {networks} on {}", preset.name, arguments.data);
@@ -171,4 +180,67 @@ fn draw(
     let page = sheet.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
     Ok(folder)
+}
+
+/// What the paper has where a key was set to something else.
+fn in_the_paper(preset: &Preset, sets: &[String]) -> Option<String> {
+    let table: toml::Table = preset.comparison(None, "cifar100").parse().ok()?;
+    let experiment = table.get("experiment")?;
+    let found = |set: &String| {
+        let (key, _) = set.split_once('=')?;
+        let parts = key.trim().split('.');
+        let value = parts.into_iter().try_fold(experiment, |value, part| value.get(part))?;
+        Some(format!("{} = {value}", key.trim()))
+    };
+    let values: Vec<String> = sets.iter().filter_map(found).collect();
+    (!values.is_empty()).then(|| format!("The paper has {}.", values.join(", ")))
+}
+
+/// That windows of different length hold the same cycles all the time, where a run is too short.
+fn windows_alike(drawing: &Drawing<'_>) -> Result<Option<String>, Failure> {
+    for run in &drawing.runs {
+        let started = run.record()?.started;
+        if let Some(lengths) = alike(&started) {
+            let (method, cycles) = (&run.method, started.num_cycles);
+            return Ok(Some(format!(
+                "{method} has {cycles} cycles here: its windows of {lengths} cycles always hold \
+                 the same ones, and their curves are one."
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The lengths of windows that are never full before the run is over.
+fn alike(started: &Started) -> Option<String> {
+    let lengths = started.windows.iter().filter_map(|window| window.length);
+    let long: Vec<String> = lengths
+        .filter(|length| length.get() >= started.num_cycles)
+        .map(|length| length.to_string())
+        .collect();
+    (long.len() > 1).then(|| long.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_core::WindowSpec;
+
+    use super::*;
+
+    #[test]
+    fn what_was_set_is_told_beside_the_papers_value() {
+        let sets = ["schedule.epochs=20", "hwa.num_models = 4", "log.tensorboard=true"];
+        let told = in_the_paper(&PRESETS[11], &sets.map(str::to_owned)).unwrap();
+        assert_eq!(told, "The paper has schedule.epochs = 200, hwa.num_models = 2.");
+        assert_eq!(in_the_paper(&PRESETS[11], &["data.dir=x".to_owned()]), None);
+    }
+
+    #[test]
+    fn windows_that_never_differ_are_told() {
+        let windows = [20, 50].map(|n: usize| WindowSpec::sliding(n.try_into().unwrap())).to_vec();
+        let mut started = Started { num_cycles: 20, windows, ..Started::default() };
+        assert_eq!(alike(&started).as_deref(), Some("20 and 50"));
+        started.num_cycles = 21;
+        assert_eq!(alike(&started), None);
+    }
 }

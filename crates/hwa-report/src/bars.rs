@@ -47,7 +47,9 @@ impl Drawing for Bars {
             // The first one is at the top.
             let middle = count - 1.0 - number as f64;
             let mut from = 0.0;
-            for (part, value) in values.iter().enumerate().filter(|(_, v)| v.is_finite() && **v > 0.0) {
+            for (part, value) in
+                values.iter().enumerate().filter(|(_, v)| v.is_finite() && **v > 0.0)
+            {
                 let corners = [(from, middle + 0.32), (from + value, middle - 0.32)];
                 let colour = Tone::Series(part).colour();
                 chart.draw_series([Rectangle::new(corners, colour.filled())])?;

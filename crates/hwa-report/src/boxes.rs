@@ -59,9 +59,10 @@ impl Drawing for Boxes {
             }
             let across = vec![(middle - 0.22, median), (middle + 0.22, median)];
             chart.draw_series([PathElement::new(across, tone.stroke_width(fine(3)))])?;
-            let dots = values.iter().filter(|v| v.is_finite()).map(|value| {
-                Circle::new((middle, *value), fine(3), Tone::Ink.colour().filled())
-            });
+            let dots = values
+                .iter()
+                .filter(|v| v.is_finite())
+                .map(|value| Circle::new((middle, *value), fine(3), Tone::Ink.colour().filled()));
             chart.draw_series(dots)?;
             let name = shortened(name, f64::from(width(area)) * 0.86 / count);
             let (x, y) = place(area, &chart, (middle, below));

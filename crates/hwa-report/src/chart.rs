@@ -151,7 +151,7 @@ mod tests {
             name: "figure".to_owned(),
             title: "The result on images that it was trained on, and on others".to_owned(),
             caption: String::new(),
-            chart: Chart::Lines(Lines { x, y, series, marks: Vec::new() }),
+            chart: Chart::Lines(Lines { x, y, series, ..Lines::default() }),
         };
         assert_eq!(figure.title_in(WIDTH).len(), 1);
         assert_eq!(figure.title_in(NARROW).len(), 2);

@@ -54,7 +54,7 @@ impl Record {
             "accuracy",
             "Accuracy by cycle",
             &caption,
-            Lines { x: Axis::counting("cycle"), y, series, marks },
+            Lines { x: Axis::counting("cycle"), y, series, marks, ..Lines::default() },
         )
     }
 
@@ -69,7 +69,8 @@ impl Record {
         let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
         let points = self.of_level(level, |evaluation| evaluation.top1);
         let validation = Series { name: "validation".to_owned(), tone: OUTER, points };
-        let mut caption = format!("{} by cycle; the ring is what validation chose.", self.level_name(level));
+        let mut caption =
+            format!("{} by cycle; the ring is what validation chose.", self.level_name(level));
         if train.is_some() && level != self.first_level() {
             let first = self.level_name(self.first_level());
             caption.push_str(&format!(" Training images were only evaluated with {first}."));
@@ -80,7 +81,7 @@ impl Record {
             "generalisation",
             "The result on images that it was trained on, and on others",
             &caption,
-            Lines { x: Axis::counting("cycle"), y, series, marks },
+            Lines { x: Axis::counting("cycle"), y, series, marks, ..Lines::default() },
         )
     }
 
@@ -102,7 +103,7 @@ impl Record {
                 x: Axis::counting("cycle"),
                 y: Axis::measuring("cross entropy").logarithmic(),
                 series,
-                marks: Vec::new(),
+                ..Lines::default()
             },
         )
     }
@@ -119,7 +120,7 @@ impl Record {
                 x: Axis::counting("cycle"),
                 y: Axis::measuring("cross entropy").logarithmic(),
                 series,
-                marks: Vec::new(),
+                ..Lines::default()
             },
         )
     }
@@ -151,7 +152,7 @@ impl Record {
                 x: Axis::counting("cycle"),
                 y: Axis::measuring("change of the batch loss"),
                 series,
-                marks: Vec::new(),
+                ..Lines::default()
             },
         )
     }
@@ -182,7 +183,7 @@ impl Record {
                 x: Axis::counting("cycle"),
                 y: Axis::measuring("distance"),
                 series,
-                marks: Vec::new(),
+                ..Lines::default()
             },
         )
     }
@@ -199,7 +200,7 @@ impl Record {
                 x: Axis::counting("cycle"),
                 y: Axis::measuring("learning rate"),
                 series,
-                marks: Vec::new(),
+                ..Lines::default()
             },
         )
     }
@@ -359,7 +360,12 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
     let (y, caption) = later(y, &accuracy, &marks, caption);
     let x = epochs();
     let mut figures: Vec<Figure> = [
-        lines("accuracy", "Accuracy by epoch", &caption, Lines { x, y, series: accuracy, marks }),
+        lines(
+            "accuracy",
+            "Accuracy by epoch",
+            &caption,
+            Lines { x, y, series: accuracy, marks, ..Lines::default() },
+        ),
         lines(
             "validation-loss",
             "Validation loss by epoch",
@@ -368,7 +374,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
                 x: epochs(),
                 y: Axis::measuring("cross entropy").logarithmic(),
                 series: each(&|record| record.result(|evaluation| evaluation.loss)),
-                marks: Vec::new(),
+                ..Lines::default()
             },
         ),
         lines(
@@ -379,7 +385,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
                 x: epochs(),
                 y: Axis::measuring("cross entropy").logarithmic(),
                 series: each(&|record| record.by_cycle(|model| model.loss)),
-                marks: Vec::new(),
+                ..Lines::default()
             },
         ),
         lines(
@@ -392,7 +398,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
                 series: each(&|record| {
                     record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
                 }),
-                marks: Vec::new(),
+                ..Lines::default()
             },
         ),
         boxes(records),
@@ -455,8 +461,14 @@ fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
         180.0..10_800.0 => ("minutes", 60.0),
         _ => ("hours", 3600.0),
     };
-    let parts =
-        ["steps", "waiting for data", "synchronization", "statistics", "evaluation", "other judging"];
+    let parts = [
+        "steps",
+        "waiting for data",
+        "synchronization",
+        "statistics",
+        "evaluation",
+        "other judging",
+    ];
     let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
     for (name, judge, [[steps, data, sync], [statistics, evaluation, other]]) in runs {
         let bar = |values: [f64; 6]| values.map(|value| value / seconds).to_vec();
@@ -469,9 +481,10 @@ fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
     Some(Figure {
         name: "time".to_owned(),
         title: "Where the time went".to_owned(),
-        caption: "A model, as a mean over all of them; below it the judge, which works at the same \
+        caption:
+            "A model, as a mean over all of them; below it the judge, which works at the same \
                   time."
-            .to_owned(),
+                .to_owned(),
         chart: Chart::Bars(Bars {
             x: Axis::measuring(unit),
             parts: parts.map(str::to_owned).to_vec(),

@@ -36,7 +36,7 @@ pub use boxes::Boxes;
 pub use chart::{Chart, Figure};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
 pub use figures::compared;
-pub use lines::{Lines, Mark, Series};
+pub use lines::{ErrorBar, Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::{Process, Record};

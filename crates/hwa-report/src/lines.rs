@@ -8,9 +8,9 @@ use plotters::prelude::*;
 
 use crate::axis::{Axis, Fitted};
 use crate::chart::{Drawing, cell};
-use crate::frame::{Area, Drawn, Frame, Side, fine, height};
+use crate::frame::{Area, Drawn, Frame, Side, fine, height, place};
 use crate::legend::{Legend, Sign};
-use crate::svg::Tone;
+use crate::svg::{FINE, Tone};
 
 /// More points than this make a line without dots.
 pub(crate) const MOST_DOTS: usize = 70;
@@ -27,6 +27,8 @@ pub struct Lines {
     pub series: Vec<Series>,
     /// Points of interest.
     pub marks: Vec<Mark>,
+    /// How far points may be off.
+    pub errors: Vec<ErrorBar>,
 }
 
 /// A line.
@@ -38,6 +40,19 @@ pub struct Series {
     pub tone: Tone,
     /// Its points; a number that is not finite interrupts it.
     pub points: Vec<(f64, f64)>,
+}
+
+/// A bar through a point, from where to where it may be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorBar {
+    /// The colour of its series.
+    pub tone: Tone,
+    /// Where along the axis below.
+    pub at: f64,
+    /// Its lower end.
+    pub from: f64,
+    /// Its upper end.
+    pub to: f64,
 }
 
 /// A ring around a point.
@@ -88,6 +103,21 @@ impl Drawing for Lines {
             if series.points.len() <= most && matches!(series.tone, Tone::Series(_)) {
                 let dots = series.points.iter().filter(shown);
                 chart.draw_series(dots.map(|p| Circle::new(*p, fine(5) / 2, colour.filled())))?;
+            }
+        }
+        for bar in &self.errors {
+            // What cannot be shown, as nothing on an axis of powers, is at its end.
+            let (low, high) = (y.at(0.0), y.at(1.0));
+            let end = |value: f64| if y.can_show(value) { value.clamp(low, high) } else { low };
+            let (from, to) = (end(bar.from), end(bar.to));
+            if within(&x, bar.at) && from < to {
+                let line = bar.tone.undashed().colour().stroke_width(fine(1));
+                chart.draw_series([PathElement::new(vec![(bar.at, from), (bar.at, to)], line)])?;
+                for value in [bar.from, bar.to].into_iter().filter(|v| within(&y, *v)) {
+                    let (right, down) = place(area, &chart, (bar.at, value));
+                    let cap = vec![(right - 4 * FINE, down), (right + 4 * FINE, down)];
+                    area.draw(&PathElement::new(cap, line))?;
+                }
             }
         }
         for Mark { at: (px, py), .. } in &self.marks {

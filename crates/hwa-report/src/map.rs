@@ -306,8 +306,8 @@ fn edges(points: &[f64], logarithmic: bool) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::WIDTH;
     use crate::chart::{Chart, Figure};
+    use crate::frame::WIDTH;
 
     /// A map of a function over -1 to 1, with a spot in every corner and a path between two.
     fn map(count: usize, value: impl Fn(f64, f64) -> f64) -> Map {

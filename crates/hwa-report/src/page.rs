@@ -325,7 +325,8 @@ fn over_seeds(body: &mut String, records: &[Record]) {
         })
         .collect();
     body.push_str("<h2>Over seeds</h2>\n");
-    let head = ["mean ± standard deviation", "n", "validation, %", "test, top-1 %", "test, top-5 %"];
+    let head =
+        ["mean ± standard deviation", "n", "validation, %", "test, top-1 %", "test, top-5 %"];
     html::table(body, &head.map(str::to_owned), &rows);
 }
 
@@ -397,7 +398,8 @@ mod tests {
         record.started.windows =
             [3, 10].map(|length: usize| WindowSpec::sliding(length.try_into().unwrap())).to_vec();
         let (validation, test) = (of(90.0), of(88.0));
-        let window = |window, cycle| WindowSummary { window, length: None, cycle, validation, test };
+        let window =
+            |window, cycle| WindowSummary { window, length: None, cycle, validation, test };
         let mut summary = Summary {
             chosen: Some(Choice { cycle: 4, window: Some(1), model: None, score }),
             windows: vec![window(0, 5), window(1, 4)],

@@ -118,6 +118,14 @@ impl Tone {
         }
     }
 
+    /// The same colour, for lines without dashes.
+    pub(crate) fn undashed(self) -> Self {
+        match self {
+            Self::Series(n) => Self::Series(n % SERIES),
+            other => other,
+        }
+    }
+
     /// For `plotters`, which hands on nothing but a colour: that of further series is one shade
     /// off, so that the dashes are known when it comes back. It is never shown.
     pub fn colour(self) -> RGBColor {
@@ -146,8 +154,11 @@ pub fn style_sheet(scope: &str) -> String {
              {scope} .l-{class}{{stroke:var(--{class});fill:none}}"
         );
     }
-    let _ =
-        write!(text, "@media screen and (prefers-color-scheme:dark){{{scope}{{{}}}}}", variables(Tone::night));
+    let _ = write!(
+        text,
+        "@media screen and (prefers-color-scheme:dark){{{scope}{{{}}}}}",
+        variables(Tone::night)
+    );
     text
 }
 
@@ -475,7 +486,9 @@ mod tests {
         }
         let lines: Vec<&str> = body.lines().collect();
         assert!(lines[0].contains("class=\"l-s3\"") && !lines[0].contains("dash"), "{body}");
-        assert!(lines[1].contains("class=\"l-s3\"") && lines[1].contains("stroke-dasharray=\"7 4\""));
+        assert!(
+            lines[1].contains("class=\"l-s3\"") && lines[1].contains("stroke-dasharray=\"7 4\"")
+        );
     }
 
     fn linear((r, g, b): (u8, u8, u8)) -> [f64; 3] {

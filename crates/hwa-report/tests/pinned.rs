@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used)] // it is a test
 
 use hwa_report::{
-    Aspect, Axis, Bars, Between, Boxes, Chart, Figure, Lines, Map, Mark, Series, Spot, Tone,
+    Aspect, Axis, Bars, Between, Boxes, Chart, ErrorBar, Figure, Lines, Map, Mark, Series, Spot,
+    Tone,
 };
 
 fn figure(name: &str, chart: Chart) -> String {
@@ -32,6 +33,7 @@ fn lines_with_a_gap_and_a_mark() {
             series("HWA", 0, &[(1.0, 2.0), (2.0, 0.8), (3.0, 0.5), (4.0, 0.4), (5.0, 0.35)]),
         ],
         marks: vec![Mark { label: "chosen: cycle 5".to_owned(), at: (5.0, 0.35) }],
+        errors: vec![ErrorBar { tone: Tone::Series(0), at: 4.0, from: 0.3, to: 0.6 }],
     };
     insta::assert_snapshot!(figure("lines", Chart::Lines(lines)));
 }

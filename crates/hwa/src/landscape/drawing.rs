@@ -142,6 +142,7 @@ fn line(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) 
         y: Axis::measuring(measure.label),
         series: vec![curve],
         marks: marks.collect(),
+        ..Lines::default()
     };
     Figure {
         name: format!("{split}-{}", measure.name),

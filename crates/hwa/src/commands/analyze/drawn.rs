@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use hwa_report::{Axis, Chart, Figure, Lines, PageOptions, Part, SERIES, Series, Sheet, Tone};
+use hwa_report::{
+    Axis, Chart, ErrorBar, Figure, Lines, PageOptions, Part, SERIES, Series, Sheet, Tone,
+};
 use hwa_store::write_atomically;
 use hwa_study::Gradients;
 
@@ -82,54 +84,102 @@ fn table(mut rows: Vec<Vec<String>>) -> Part {
 
 /// Both sides of the condition.
 fn sides(found: &Found) -> Figure {
-    let side = |name: &str, word: &str, tone, of: &dyn Fn(&Place, &Gradients) -> f64| Series {
-        name: format!("{name}, {}", place_name(word)),
-        tone: Tone::Series(tone),
-        points: by_cycle(found, word, of),
-    };
     let left = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).left;
     let right = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).right;
-    let series = PLACES.iter().flat_map(|(word, tone)| {
-        [side("left", word, *tone, &left), side("right", word, *tone + SERIES, &right)]
-    });
-    lines(
-        "sides",
-        "Both sides of the convergence condition",
-        "Left is (L/2) times the noise of a mini-batch, right is (1/rate - L/2) times the squared \
-         norm of the full gradient. Where left is above right, a step of SGD is expected to raise \
-         the training loss. A right side below zero is not drawn.",
-        Axis::measuring("side").logarithmic(),
-        series.collect(),
-    )
+    let left_error = |_: &Place, gradients: &Gradients| {
+        gradients.noise_error().map_or(f64::NAN, |error| gradients.lipschitz / 2.0 * error)
+    };
+    let right_error = |place: &Place, gradients: &Gradients| {
+        let factor = (1.0 / place.rate - gradients.lipschitz / 2.0).abs();
+        gradients.squared_norm_error().map_or(f64::NAN, |error| factor * error)
+    };
+    let (mut series, mut errors) = (Vec::new(), Vec::new());
+    for (word, tone) in PLACES {
+        let mut side = |name: &str, tone, of: Measured<'_>, error: Measured<'_>| {
+            let (name, tone) = (format!("{name}, {}", place_name(word)), Tone::Series(tone));
+            let points = by_cycle(found, word, of);
+            errors.extend(bars(tone, &points, &by_cycle(found, word, error)));
+            series.push(Series { name, tone, points });
+        };
+        side("left", tone, &left, &left_error);
+        side("right", tone + SERIES, &right, &right_error);
+    }
+    let caption = "Left is (L/2) times the noise of a mini-batch, right is (1/rate - L/2) times \
+                   the squared norm of the full gradient. Where left is above right, a step of SGD \
+                   is expected to raise the training loss. A right side below zero is not drawn.";
+    let caption = with_errors(caption, &errors);
+    let y = Axis::measuring("side").logarithmic();
+    let figure = lines("sides", "Both sides of the convergence condition", &caption, y, series);
+    with_bars(figure, errors)
 }
 
 /// What a step is expected to lose over what it gains. Unlike the ratio of the sides, it is
 /// above zero wherever there is a gradient.
 fn ratio(found: &Found) -> Figure {
-    let series = PLACES.iter().flat_map(|(word, tone)| {
-        let one = |name: String, tone, rate: &dyn Fn(f64) -> f64| Series {
-            name,
-            tone: Tone::Series(tone),
-            points: lost_over_gained(found, word, rate),
+    let (mut series, mut errors) = (Vec::new(), Vec::new());
+    for (word, tone) in PLACES {
+        let mut one = |name: String, tone, rate: &dyn Fn(f64) -> f64| {
+            let (tone, points) = (Tone::Series(tone), lost_over_gained(found, word, rate));
+            let error = |place: &Place, gradients: &Gradients| {
+                ratio_error(gradients, rate(place.rate)).unwrap_or(f64::NAN)
+            };
+            errors.extend(bars(tone, &points, &by_cycle(found, word, &error)));
+            series.push(Series { name, tone, points });
         };
         let name = place_name(word);
-        let momentum = format!("{name}, with momentum");
-        let plain = one(name.to_owned(), *tone, &|rate| rate);
-        [plain, one(momentum, *tone + SERIES, &|rate| found.lasting(rate))]
-    });
-    let series: Vec<Series> = series.collect();
-    let border = border(&series);
-    lines(
-        "ratio",
-        "What a step loses over what it gains",
-        "rate L (noise + |∇R|²) / (2 |∇R|²), which is the condition as one number: above 1 the \
-         condition does not hold, and a step is expected to raise the training loss. Of several \
-         models, the mean above over the mean below. With momentum, the rate is \
-         rate / (1 - momentum), what a gradient moves the weights by in the end. Where |∇R|² is \
-         not above zero, nothing is drawn.",
-        Axis::measuring("loss by a step over gain by it").logarithmic(),
-        series.into_iter().chain(border).collect(),
-    )
+        one(name.to_owned(), tone, &|rate| rate);
+        one(format!("{name}, with momentum"), tone + SERIES, &|rate| found.lasting(rate));
+    }
+    series.extend(border(&series));
+    let caption = "rate L (noise + |∇R|²) / (2 |∇R|²), which is the condition as one number: above \
+                   1 the condition does not hold, and a step is expected to raise the training \
+                   loss. Of several models, the mean above over the mean below. With momentum, the \
+                   rate is rate / (1 - momentum), what a gradient moves the weights by in the end. \
+                   Where |∇R|² is not above zero, nothing is drawn.";
+    let caption = with_errors(caption, &errors);
+    let y = Axis::measuring("loss by a step over gain by it").logarithmic();
+    let figure = lines("ratio", "What a step loses over what it gains", &caption, y, series);
+    with_bars(figure, errors)
+}
+
+/// Something that was measured at a place.
+type Measured<'a> = &'a dyn Fn(&Place, &Gradients) -> f64;
+
+/// The standard error of what a step loses over what it gains, from those of noise and squared
+/// norm and their covariance, with L as it was measured.
+fn ratio_error(gradients: &Gradients, rate: f64) -> Option<f64> {
+    let [[of_norm, both], [_, of_noise]] = gradients.covariance?;
+    let (noise, norm) = (gradients.noise, gradients.squared_norm);
+    if norm <= 0.0 {
+        return None;
+    }
+    // Of noise / norm: its slopes are 1 / norm and -noise / norm².
+    let share = noise / norm;
+    let variance = of_noise - 2.0 * share * both + share.powi(2) * of_norm;
+    Some(rate * gradients.lipschitz / 2.0 * variance.max(0.0).sqrt() / norm)
+}
+
+/// Bars of one standard error, where there is one.
+fn bars(tone: Tone, points: &[(f64, f64)], errors: &[(f64, f64)]) -> Vec<ErrorBar> {
+    let both = points.iter().zip(errors).map(|((x, y), (_, error))| (*x, *y, *error));
+    let known = both.filter(|(_, y, error)| y.is_finite() && *error > 0.0 && error.is_finite());
+    known.map(|(at, y, error)| ErrorBar { tone, at, from: y - error, to: y + error }).collect()
+}
+
+fn with_errors(caption: &str, errors: &[ErrorBar]) -> String {
+    match errors.is_empty() {
+        true => caption.to_owned(),
+        false => format!(
+            "{caption} Bars are one standard error of the sample; of several models, its mean."
+        ),
+    }
+}
+
+fn with_bars(figure: Figure, errors: Vec<ErrorBar>) -> Figure {
+    match figure.chart {
+        Chart::Lines(lines) => Figure { chart: Chart::Lines(Lines { errors, ..lines }), ..figure },
+        _ => figure,
+    }
 }
 
 /// Where what is lost is what is gained, from the first cycle to the last.
@@ -179,7 +229,7 @@ fn lines(name: &str, title: &str, caption: &str, y: Axis, mut series: Vec<Series
         name: name.to_owned(),
         title: title.to_owned(),
         caption: caption.to_owned(),
-        chart: Chart::Lines(Lines { x: Axis::counting("cycle"), y, series, marks: Vec::new() }),
+        chart: Chart::Lines(Lines { x: Axis::counting("cycle"), y, series, ..Lines::default() }),
     }
 }
 
@@ -192,7 +242,7 @@ fn place_name(word: &str) -> &'static str {
 }
 
 /// A value by cycle at some place; the mean over models where there are several.
-fn by_cycle(found: &Found, word: &str, of: &dyn Fn(&Place, &Gradients) -> f64) -> Vec<(f64, f64)> {
+fn by_cycle(found: &Found, word: &str, of: Measured<'_>) -> Vec<(f64, f64)> {
     let mut points: Vec<(usize, Vec<f64>)> = Vec::new();
     for (place, gradients) in found.points.iter().filter(|(p, _)| p.position.word() == word) {
         match points.last_mut().filter(|(cycle, _)| *cycle == place.cycle) {
@@ -268,6 +318,27 @@ mod tests {
         let [plain, momentum, border] = &lines.series[..] else { panic!("{:?}", lines.series) };
         assert_eq!((plain.tone, momentum.tone), (Tone::Series(5), Tone::Series(5 + SERIES)));
         assert_eq!(border.points, [(0.5, 1.0), (1.5, 1.0)]);
+    }
+
+    #[test]
+    fn a_sample_has_bars_and_all_images_have_none() {
+        // noise 3, squared norm 1, L 2, rate 0.5: 0.5 times the error of the ratio 3. Variances
+        // 4 and 9 and a covariance of 1: 9 - 2 · 3 · 1 + 9 · 4 = 39.
+        let (place, mut gradients) = point(Position::Start, 1.0, 2.0);
+        gradients.covariance = Some([[4.0, 1.0], [1.0, 9.0]]);
+        assert_eq!(ratio_error(&gradients, 0.5), Some(0.5 * 39f64.sqrt()));
+        let Figure { chart: Chart::Lines(lines), caption, .. } =
+            ratio(&found(vec![(place, gradients)]))
+        else {
+            panic!("lines")
+        };
+        assert_eq!(lines.errors.len(), 2, "without and with momentum");
+        assert!(caption.ends_with("its mean."), "{caption}");
+        let all = found(vec![point(Position::Start, 1.0, 2.0)]);
+        for figure in [ratio(&all), sides(&all)] {
+            let Chart::Lines(lines) = figure.chart else { panic!("lines") };
+            assert!(lines.errors.is_empty());
+        }
     }
 
     #[test]

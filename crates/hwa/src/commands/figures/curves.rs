@@ -52,7 +52,7 @@ fn later(series: &[Series], from: f64) -> Axis {
 }
 
 fn lines(name: String, title: String, caption: &str, x: Axis, y: Axis, lines: Vec<Series>) -> Part {
-    let chart = Chart::Lines(Lines { x, y, series: lines, marks: Vec::new() });
+    let chart = Chart::Lines(Lines { x, y, series: lines, ..Lines::default() });
     Part::Figure(Figure { name, title, caption: caption.to_owned(), chart })
 }
 

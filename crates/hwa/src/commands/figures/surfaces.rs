@@ -133,7 +133,7 @@ fn inside(
         x: Axis::counting("step"),
         y: Axis::measuring("cross entropy on training images"),
         series: series.collect(),
-        marks: Vec::new(),
+        ..Lines::default()
     };
     Ok(Figure {
         name: drawing.named("restart-curve", &run.network),

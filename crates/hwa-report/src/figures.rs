@@ -207,7 +207,8 @@ impl Record {
 
     /// Where the time went.
     pub fn time(&self) -> Option<Figure> {
-        let mut figure = time_figure(&[("each model".to_owned(), "the judge", self.times())])?;
+        let model = if self.is_single() { "the model" } else { "each model" };
+        let mut figure = time_figure(&[(model.to_owned(), "the judge", self.times())])?;
         if let Some(traffic) = self.traffic() {
             figure.caption = format!("{} {traffic}", figure.caption);
         }

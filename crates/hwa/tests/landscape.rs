@@ -181,8 +181,8 @@ fn what_cannot_be_drawn_says_why() {
     failed(&line(&["--from", "2", "--to", "1"]), 2, "expected from < to");
     failed(&line(&["--from=-inf"]), 2, "expected from < to");
     let huge = usize::MAX.to_string();
-    failed(&line(&["--points", &huge]), 2, "expected a number from 1 to 2000");
-    failed(&landscape("plane", &run, &["--size", &huge]), 2, "expected a number from 1 to 2000");
+    failed(&line(&["--points", &huge]), 2, "expected a number from 2 to 2000");
+    failed(&landscape("plane", &run, &["--size", &huge]), 2, "expected a number from 2 to 2000");
     failed(&landscape("random", &run, &["--reach", "0"]), 2, "expected more than 0");
     let nowhere = folder.path().join("nowhere");
     failed(&landscape("pca", &nowhere, &[]), 2, "is not a run directory");

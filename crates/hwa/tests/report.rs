@@ -214,8 +214,16 @@ fn the_page_of_a_training_that_is_under_way_is_kept_up_to_date() {
     wait_until(|| cycle().is_some());
     let first = cycle();
     wait_until(|| cycle() > first);
+    assert!(fs::read_to_string(&index).unwrap().contains("under way</span>: cycle "));
     training.kill().unwrap();
     training.wait().unwrap();
+    // Nobody could say so; the lock does.
+    succeeded(
+        &hwa(&["report"]).arg(&run).arg(&run).arg("-o").arg(run.join("report")).output().unwrap(),
+    );
+    let page = fs::read_to_string(&index).unwrap();
+    assert!(page.contains("not running</span>: cycle ") && page.contains("; last heard of 2"));
+    assert!(!page.contains("under way"), "and the run that is named twice is shown once");
 }
 
 /// A page as chromium leaves it after so many seconds, and what it had to complain of.
@@ -316,7 +324,7 @@ fn a_served_page_updates_by_itself_while_a_training_runs() {
         let after = page.split("under way</span>: cycle ").nth(1).unwrap();
         after.split_whitespace().next().unwrap().parse().unwrap()
     };
-    wait_until(|| served.get("/").contains("under way"));
+    wait_until(|| served.get("/").contains("under way</span>: cycle "));
     let before = cycle(&served.get("/"));
     let (dom, complaints) = browsed(&format!("http://localhost:{}/", served.port), 12, &[]);
     training.kill().unwrap();

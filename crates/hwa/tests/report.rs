@@ -291,10 +291,14 @@ fn a_browser_draws_the_surface_of_a_landscape_and_turns_it() {
     let measure = "<script>onload = () => { const f = document.querySelector('iframe'); \
         const d = f.contentDocument; const c = d.querySelector('.surface canvas'); \
         const seen = () => c.toDataURL(); const before = seen(); \
+        const pixels = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
+        let edge = 0; for (let y = 0; y < c.height; y++) for (let x = 0; x < c.width; x++) \
+        if (x % (c.width - 1) === 0 || y % (c.height - 1) === 0) \
+        edge += pixels[4 * (y * c.width + x) + 3]; \
         c.dispatchEvent(new f.contentWindow.KeyboardEvent('keydown', { key: 'ArrowLeft', \
         bubbles: true })); \
         setTimeout(() => { const blank = d.createElement('canvas'); blank.width = c.width; \
-        blank.height = c.height; document.title = JSON.stringify({ \
+        blank.height = c.height; document.title = JSON.stringify({ edge, \
         drawn: before !== blank.toDataURL(), turned: before !== seen(), \
         wide: d.documentElement.scrollWidth, canvases: d.querySelectorAll('canvas').length }); \
         }, 500); }</script>";
@@ -307,6 +311,7 @@ fn a_browser_draws_the_surface_of_a_landscape_and_turns_it() {
     let title = dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
     let found: serde_json::Value = serde_json::from_str(title).unwrap();
     assert_eq!((&found["drawn"], &found["turned"]), (&true.into(), &true.into()), "{found}");
+    assert_eq!(found["edge"], 0, "it is drawn whole: {found}");
     assert_eq!(found["canvases"], 2, "one for the loss, one for the accuracy: {found}");
     assert!(found["wide"].as_u64().unwrap() <= 360, "nothing sticks out: {found}");
 }

@@ -426,7 +426,9 @@ mod tests {
     #[test]
     fn a_run_that_nobody_trains_is_not_under_way() {
         let mut record = Record { process: Process::There, ..Record::default() };
-        let told = |record: &Record| page(&[record.clone()], PageOptions::default()).unwrap().html;
+        let told = |record: &Record| {
+            page(std::slice::from_ref(record), PageOptions::default()).unwrap().html
+        };
         assert!(told(&record).contains("under way</span>: no cycle yet"));
         record.process = Process::Gone;
         assert!(told(&record).contains("not running</span>: no cycle yet; it has told nothing"));

@@ -64,10 +64,33 @@ pub struct Mark {
     pub at: (f64, f64),
 }
 
+impl Lines {
+    /// The lines that can be told apart, with their names: one that lies on another would hide it,
+    /// and its name is told with that one's.
+    fn distinct(&self) -> Vec<(&Series, String)> {
+        let mut lines: Vec<(&Series, Vec<&str>)> = Vec::new();
+        for series in &self.series {
+            match lines.iter_mut().find(|(line, _)| line.points == series.points) {
+                Some((_, names)) => names.push(&series.name),
+                None => lines.push((series, vec![&series.name])),
+            }
+        }
+        let name = |names: Vec<&str>| match names.as_slice() {
+            [one] => (*one).to_owned(),
+            [one, other] => format!("{one} and {other} (the same)"),
+            _ if names.len() == self.series.len() => format!("all {} (the same)", names.len()),
+            [one, others @ ..] => format!("{one} and {} others (the same)", others.len()),
+            [] => String::new(),
+        };
+        lines.into_iter().map(|(series, names)| (series, name(names))).collect()
+    }
+}
+
 impl Drawing for Lines {
     fn legend(&self) -> Legend {
-        let lines = self.series.iter().map(|s| (Sign::Line(s.tone), s.name.clone()));
-        let mut entries: Vec<(Sign, String)> = lines.collect();
+        let lines = self.distinct().into_iter();
+        let mut entries: Vec<(Sign, String)> =
+            lines.map(|(series, name)| (Sign::Line(series.tone), name)).collect();
         for mark in &self.marks {
             let entry = (Sign::Ring, mark.label.clone());
             // Marks of one kind are told once.
@@ -92,7 +115,13 @@ impl Drawing for Lines {
         let (below, beside) =
             (Side::Marked(&self.x.label, x.clone()), Side::Marked(&self.y.label, y.clone()));
         let mut chart = Frame::new(below, beside).chart(area)?;
-        for series in &self.series {
+        // Where values go up and down, it is seen which do.
+        if y.at(0.0) < 0.0 && y.at(1.0) > 0.0 {
+            let zero = vec![(x.at(0.0), 0.0), (x.at(1.0), 0.0)];
+            let line = Tone::Faint.colour().stroke_width(fine(1));
+            chart.draw_series([PathElement::new(zero, line)])?;
+        }
+        for (series, _) in self.distinct() {
             let colour = series.tone.colour();
             for piece in pieces(&series.points, &x, &y) {
                 chart.draw_series([PathElement::new(piece, colour.stroke_width(fine(2)))])?;
@@ -186,4 +215,29 @@ pub(crate) fn pieces(points: &[(f64, f64)], x: &Fitted, y: &Fitted) -> Vec<Vec<(
     }
     pieces.retain(|piece| piece.len() > 1);
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_lie_on_each_other_are_one_with_all_names() {
+        let series = |name: &str, y: f64| Series {
+            name: name.to_owned(),
+            tone: Tone::Series(0),
+            points: vec![(0.0, y), (1.0, y)],
+        };
+        let names = |lines: &[(&str, f64)]| -> Vec<String> {
+            let series = lines.iter().map(|(name, y)| series(name, *y)).collect();
+            let lines = Lines { series, ..Lines::default() };
+            assert_eq!(lines.csv().lines().count(), 1 + 2 * lines.series.len(), "all in the data");
+            lines.distinct().into_iter().map(|(_, name)| name).collect()
+        };
+        assert_eq!(names(&[("a", 1.0), ("b", 2.0)]), ["a", "b"]);
+        assert_eq!(names(&[("a", 1.0), ("b", 2.0), ("c", 1.0)]), ["a and c (the same)", "b"]);
+        assert_eq!(names(&[("a", 1.0), ("b", 1.0), ("c", 1.0)]), ["all 3 (the same)"]);
+        let four = [("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 2.0)];
+        assert_eq!(names(&four), ["a and 2 others (the same)", "d"]);
+    }
 }

@@ -25,6 +25,8 @@ const HIGHEST: f64 = 560.0;
 const LEAST: f64 = 120.0;
 /// So many colours are told apart.
 const COLOURS: f64 = 127.0;
+/// How long the arrow of a way is, in pixels.
+const ARROW: f64 = 9.0;
 
 /// Values over a plane.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -171,7 +173,7 @@ impl Map {
     }
 
     /// Ways, with a seam: they are seen on every colour.
-    fn draw_paths(&self, chart: &mut Chart2d<'_, '_>, layout: &Layout) -> Drawn {
+    fn draw_paths(&self, area: &Area<'_>, chart: &mut Chart2d<'_, '_>, layout: &Layout) -> Drawn {
         for path in &self.paths {
             let shown = |(x, y): &&(f64, f64)| within(&layout.x, *x) && within(&layout.y, *y);
             let dotted = path.points.len() <= MOST_DOTS;
@@ -184,6 +186,16 @@ impl Map {
                 }
                 let dots = path.points.iter().filter(shown).filter(|_| dotted);
                 chart.draw_series(dots.map(|p| Circle::new(*p, dot, tone.colour().filled())))?;
+            }
+            let seen = pieces(&path.points, &layout.x, &layout.y);
+            let on_picture = |point: &(f64, f64)| place(area, chart, *point);
+            let steps = seen.iter().flat_map(|piece| piece.windows(2));
+            let steps = steps.map(|step| (on_picture(&step[0]), on_picture(&step[1])));
+            if let Some(tips) = arrow(steps) {
+                for (tone, size) in [(Tone::Paper, 1.5), (path.tone, 1.0)] {
+                    let corners = tips(size);
+                    area.draw(&Polygon::new(corners.to_vec(), tone.colour().filled()))?;
+                }
             }
         }
         Ok(())
@@ -240,7 +252,7 @@ impl Drawing for Map {
             let dots = paths.copied().map(on_picture).collect();
             let relief = Relief::new(plane, scale, lines, spots, dots);
             relief.draw_contours(area)?;
-            self.draw_paths(&mut chart, &layout)?;
+            self.draw_paths(area, &mut chart, &layout)?;
             relief.draw_spots(area)?;
             Bar::new(scale).draw(area, plane, &self.value.label)
         } else {
@@ -272,6 +284,29 @@ impl Drawing for Map {
         }
         text
     }
+}
+
+/// In the middle of the longest step, which way a way goes: the corners of an arrow by its size.
+/// Nothing, where no step is long enough for one.
+#[allow(clippy::type_complexity)] // a place
+fn arrow(
+    steps: impl Iterator<Item = ((i32, i32), (i32, i32))>,
+) -> Option<impl Fn(f64) -> [(i32, i32); 3]> {
+    let steps = steps.map(|(from, to)| {
+        let (right, down) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
+        (right.hypot(down), (right, down), from)
+    });
+    let (long, (right, down), from) = steps.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let unit = ARROW * f64::from(FINE);
+    (long >= 2.0 * unit).then_some(move |size: f64| {
+        let middle = (f64::from(from.0) + right / 2.0, f64::from(from.1) + down / 2.0);
+        let (right, down) = (size * unit * right / long, size * unit * down / long);
+        let corner = |along: f64, aside: f64| {
+            let x = middle.0 + along * right - aside * down;
+            (x.round() as i32, (middle.1 + along * down + aside * right).round() as i32)
+        };
+        [corner(0.6, 0.0), corner(-0.4, 0.5), corner(-0.4, -0.5)]
+    })
 }
 
 /// An axis that holds a grid with its rectangles, and points, with a little room for those.
@@ -433,5 +468,17 @@ mod tests {
         };
         let expected = "series,x,\"y, m\",loss\ngrid,0,5,0.5\ngrid,1,5,\nbest,0,5,\nrun,1,5,\n";
         assert_eq!(map.csv(), expected);
+    }
+
+    #[test]
+    fn an_arrow_points_the_way_and_needs_room() {
+        let fine = |pixels: i32| pixels * FINE;
+        let steps = [((0, 0), (fine(3), 0)), ((fine(3), 0), (fine(3), fine(100)))];
+        let [tip, left, right] = arrow(steps.into_iter()).unwrap()(1.0);
+        // Down, in the middle of the longer step.
+        assert!(tip.1 > left.1 && left.1 == right.1 && tip.0 == fine(3));
+        assert!(tip.1 > fine(50) && left.1 < fine(50));
+        assert!(arrow(steps[..1].iter().copied()).is_none());
+        assert!(arrow(std::iter::empty()).is_none());
     }
 }

@@ -50,7 +50,7 @@
         const seen = corners.map(see);
         const near = seen.reduce((sum, point) => sum + point[2], 0) / 4;
         const mean = z.reduce((a, b) => a + b) / 4;
-        list.push({ near, seen, fill: shade(data.colours, mean, 0.62 + 0.45 * clamp(light, 0, 1)) });
+        list.push({ near, seen, fill: shade(data.colours, mean, 0.84 + 0.18 * clamp(light, 0, 1)) });
       }
     }
   };
@@ -60,17 +60,20 @@
     return `rgb(${part(16)},${part(8)},${part(0)})`;
   };
 
-  // Names beside their pins, moved apart from above.
-  const names = (spots, width, see, pen, style) => {
-    const taken = [];
+  // Names beside their pins: above, or below where no other name or ring is in the way.
+  const names = (spots, width, height, see, pen, style) => {
     const placed = spots.map((spot) => ({ ...spot, seen: see(spot.at) }));
     placed.sort((a, b) => a.seen[1] - b.seen[1]);
+    const taken = placed.map(({ seen: [x, y] }) => [x - 8, x + 8, y - 8, y + 8]);
     for (const { label, seen: [x, y] } of placed) {
       const wide = Math.min(pen.measureText(label).width + 10, width - 4);
       const left = clamp(x - wide / 2, 2, width - wide - 2);
-      let top = Math.max(2, y - 42);
-      while (taken.some((t) => left < t[1] && t[0] < left + wide && Math.abs(t[2] - top) < 20)) top += 4;
-      taken.push([left, left + wide, top]);
+      const free = (top) => top >= 2 && top + 18 <= height - 2 &&
+        taken.every((t) => left > t[1] || t[0] > left + wide || top > t[3] || t[2] > top + 18);
+      const tops = [];
+      for (let far = 24; far < height; far += 6) tops.push(y - far - 18, y + far);
+      const top = tops.find(free) ?? clamp(y - 42, 2, height - 20);
+      taken.push([left, left + wide, top - 2, top + 20]);
       pen.strokeStyle = style("ink");
       pen.lineWidth = 1;
       pen.beginPath();
@@ -183,7 +186,13 @@
         line(seen, style(tone), wide);
       }
     }
-    names(data.spots, width, see, pen, style);
+    // What hills hide of ways shines through.
+    pen.globalAlpha = 0.3;
+    for (const { seen, fill, tone, wide } of list) {
+      if (!fill && tone !== "paper") line(seen, style(tone), wide);
+    }
+    pen.globalAlpha = 1;
+    names(data.spots, width, height, see, pen, style);
   };
 
   const begin = (box) => {

@@ -1,6 +1,6 @@
 //! Pages about runs: read from their folders, written beside them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -56,6 +56,10 @@ pub(crate) fn write_left(run: &Path, process: Process) -> Result<(), Failure> {
 pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut runs = Vec::new();
     for folder in named {
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(Failure::usage(format!("{folder} is no folder; expected a run, or runs")));
+        }
         let before = runs.len();
         collect(folder, DEEPEST, &mut runs)?;
         if runs.len() == before {
@@ -68,6 +72,27 @@ pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         tell(format_args!("{} is named twice, and shown once", run.display()));
     }
     Ok(once)
+}
+
+/// The runs whose logs can be read. One that cannot does not keep the others from being seen.
+pub(crate) fn readable(runs: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let mut good = Vec::new();
+    let mut failures = Vec::new();
+    for run in runs {
+        match record(&run, "") {
+            Ok(_) => good.push(run),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if good.is_empty()
+        && let Some(failure) = failures.pop()
+    {
+        return Err(failure);
+    }
+    for failure in failures {
+        tell(format_args!("left out: {failure}"));
+    }
+    Ok(good)
 }
 
 /// Each run once, and those that are named again.
@@ -128,6 +153,7 @@ pub(crate) fn of_runs(runs: &[PathBuf], options: PageOptions) -> Result<Page, Fa
 /// Writes a page and its figures into a folder.
 pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+    let before = links(&fs::read_to_string(folder.join("index.html")).unwrap_or_default());
     for figure in &page.figures {
         let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
         for (kind, text) in [("svg", svg), ("csv", figure.to_csv())] {
@@ -135,11 +161,28 @@ pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
             write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
         }
     }
-    // Last: it leads to the others.
-    write_index(page, folder)
+    // After them: it leads to them.
+    write_index(page, folder)?;
+    // What only the page before had is of no page now.
+    for name in before.difference(&links(&page.html)) {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    Ok(())
 }
 
-fn write_index(page: &Page, folder: &Path) -> Result<(), Failure> {
+/// The files of figures that a page leads to.
+fn links(html: &str) -> BTreeSet<String> {
+    let ends = html.split("<a href=\"").skip(1).filter_map(|rest| rest.split_once('"'));
+    let names = ends.map(|(name, _)| name).filter(|name| {
+        let (stem, kind) = name.rsplit_once('.').unwrap_or_default();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        matches!(kind, "svg" | "csv") && !stem.is_empty() && stem.chars().all(plain)
+    });
+    names.map(str::to_owned).collect()
+}
+
+/// Writes a page without its figures as files.
+pub(crate) fn write_index(page: &Page, folder: &Path) -> Result<(), Failure> {
     let index = folder.join("index.html");
     Ok(write_atomically(&index, |file| file.write_all(page.html.as_bytes()))?)
 }
@@ -214,6 +257,31 @@ mod tests {
         let around = b.join("..").join("a");
         let (once, again) = apart(vec![a.clone(), b.clone(), around.clone(), a.clone()]);
         assert_eq!((once, again), (vec![a.clone(), b], vec![around, a]));
+    }
+
+    #[test]
+    fn a_page_in_the_place_of_another_leaves_none_of_its_figures() {
+        use hwa_report::{Bars, Chart, Figure, Part, Sheet};
+
+        let folder = tempfile::tempdir().unwrap();
+        let make = |names: &[&str]| {
+            let figure = |name: &&str| {
+                let (name, chart) = ((*name).to_owned(), Chart::Bars(Bars::default()));
+                Part::Figure(Figure { title: name.clone(), caption: name.clone(), name, chart })
+            };
+            let parts = names.iter().map(figure).collect();
+            let options = PageOptions { files: true, ..PageOptions::default() };
+            write(&Sheet { parts, ..Sheet::default() }.page(options).unwrap(), folder.path())
+        };
+        fs::write(folder.path().join("mine.svg"), "").unwrap();
+        make(&["loss", "rate"]).unwrap();
+        make(&["loss", "time"]).unwrap();
+        let there = |name: &str| folder.path().join(name).exists();
+        assert!(there("loss.svg") && there("time.csv") && there("mine.svg"));
+        assert!(!there("rate.svg") && !there("rate.csv"));
+        let hostile =
+            "<a href=\"../a.svg\"> <a href=\"/b.csv\"> <a href=\".svg\"> <a href=\"c.rs\">";
+        assert!(links(hostile).is_empty());
     }
 
     #[test]

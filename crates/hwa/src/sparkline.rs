@@ -14,17 +14,20 @@ pub(crate) fn curves(record: &Record) -> String {
         _ => None,
     };
     let result = record.result(|evaluation| evaluation.top1);
+    let chosen = record.choice().map_or_else(String::new, |choice| {
+        format!("; chosen: {:.2} %, cycle {}", 100.0 * choice.score.accuracy, choice.cycle)
+    });
     let curves = [
-        ("training loss", training.unwrap_or_default(), ""),
-        ("accuracy on validation", result, " %"),
+        ("training loss", training.unwrap_or_default(), "", ""),
+        ("accuracy on validation", result, " %", chosen.as_str()),
     ];
     let mut text = String::new();
-    for (name, points, unit) in curves {
+    for (name, points, unit, chosen) in curves {
         let values: Vec<f64> = points.iter().map(|point| point.1).collect();
         if let ([first, .., last], Some(line)) = (values.as_slice(), sparkline(&values)) {
             let digits = if unit.is_empty() { 3 } else { 2 };
             text.push_str(&format!(
-                "{name:<22} {line} {first:.digits$} to {last:.digits$}{unit}\n"
+                "{name:<22} {line} {first:.digits$} to {last:.digits$}{unit}{chosen}\n"
             ));
         }
     }

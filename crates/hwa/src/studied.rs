@@ -44,7 +44,13 @@ pub(crate) enum Views {
 
 impl Studied {
     pub(crate) fn new(subject: &StudyOf) -> Result<Self, Failure> {
-        let missing = |what: &str| Failure::usage(format!("{what} is needed without --run"));
+        let missing = |what: &str| {
+            Failure::usage(format!(
+                "{what} is missing; expected --run and a run, or files with --model and --data, \
+                 for example --model resnet20 --data cifar100"
+            ))
+        };
+        let without_model = if subject.data.is_some() { "--model" } else { "--run" };
         let experiment = match &subject.run {
             Some(run) => {
                 let (text, path) = stored_experiment(run)?;
@@ -63,7 +69,7 @@ impl Studied {
                 optimizer.batch,
             ),
             None => (
-                subject.model.clone().ok_or_else(|| missing("--model"))?,
+                subject.model.clone().ok_or_else(|| missing(without_model))?,
                 Convolution::default(),
                 subject.data.clone().ok_or_else(|| missing("--data"))?,
                 None,

@@ -218,7 +218,15 @@ fn every_figure_of_the_paper_is_drawn_from_runs_that_are_trained_once() {
 
     let output = figures(folder.path(), &["all", "--seeds", "1,2"]);
     let pages = succeeded(&output);
-    assert_eq!(pages.lines().count(), 12, "{pages}");
+    assert_eq!(pages.lines().count(), 13, "{pages}");
+    let all = fs::read_to_string(folder.path().join("index.html")).unwrap();
+    let mut ids: Vec<&str> =
+        all.split("<figure id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let count = ids.len();
+    assert!(count >= 12, "{ids:?}");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "each by a name of its own");
     for name in names {
         let page = fs::read_to_string(folder.path().join(name).join("index.html")).unwrap();
         assert!(page.contains("<svg"), "{name}");
@@ -243,6 +251,16 @@ fn a_figure_that_there_is_not_is_refused() {
     let output = figures(folder.path(), &["figure7"]);
     failed(&output, 2, "\"figure7\" is no figure; expected all, swa-rate-sensitivity");
     failed(&hwa(&["figures"]).output().unwrap(), 2, "FIGURE");
+    let other = hwa(&["figures", "restart", "--network", "resnet7"]).output().unwrap();
+    failed(&other, 2, "resnet7");
+    let files = hwa(&["landscape", "line", "a.pt", "b.pt"]).output().unwrap();
+    failed(
+        &files,
+        2,
+        "--run is missing; expected --run and a run, or files with --model and --data",
+    );
+    let files = hwa(&["landscape", "line", "a.pt", "b.pt", "--model", "resnet8"]).output().unwrap();
+    failed(&files, 2, "--data is missing");
     let seeds = figures(folder.path(), &["restart", "--seeds", "9"]);
     failed(&seeds, 2, "--seeds: restart has [1], expected one of them");
     let scaled = figures(folder.path(), &["restart", "--scale", "2"]);

@@ -117,6 +117,9 @@ fn what_is_no_run_is_named() {
     let output = hwa(&["report"]).arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("is no run, and has none in it"));
+    let nowhere = hwa(&["report"]).arg(folder.path().join("nowhere")).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(text(&nowhere.stderr).contains("nowhere is no folder; expected a run"));
     let run = folder.path().join("run");
     succeeded(&train(&run, &["schedule.epochs=1"]).output().unwrap());
     let mut events = fs::read_to_string(run.join("events.jsonl")).unwrap();
@@ -126,6 +129,16 @@ fn what_is_no_run_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
     assert!(message.contains("events.jsonl: line 1 of the events: "), "{message}");
+    // Beside another it is left out, and named.
+    succeeded(&train(&folder.path().join("good"), &["schedule.epochs=1"]).output().unwrap());
+    let mut report = hwa(&["report", ".", "-o", "page"]);
+    let output = report.current_dir(folder.path()).output().unwrap();
+    succeeded(&output);
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("left out: ") && message.contains("line 1 of the events"),
+        "{message}"
+    );
 }
 
 /// A server that is stopped with the test.
@@ -189,6 +202,9 @@ fn a_run_is_served_to_this_machine_and_nobody_else() {
     for path in ["/nothing", "/../experiment.toml", "/experiment.toml", "/rate.exe", "//", "x"] {
         assert!(served.get(path).starts_with("HTTP/1.1 404"), "{path}");
     }
+    assert!(served.get("/?again=1").contains("<html"), "a question does not matter");
+    let head = served.ask("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200") && !head.contains("<html"), "{head}");
     let post = served.ask("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(post.starts_with("HTTP/1.1 405"), "{post}");
     let elsewhere = served.ask("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n");

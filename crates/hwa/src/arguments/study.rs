@@ -24,16 +24,13 @@ fn points(text: &str) -> Result<NonZeroUsize, String> {
 #[derive(Debug, Default, Args)]
 pub(crate) struct StudyOf {
     /// A run: its network, its data set with its splits, and its weights
-    #[arg(
-        long, value_name = "DIR", conflicts_with_all = ["model", "data"],
-        required_unless_present = "model"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "data"])]
     pub(crate) run: Option<PathBuf>,
     /// The network, see `hwa models`; weights are files then
-    #[arg(long, requires = "data")]
+    #[arg(long)]
     pub(crate) model: Option<String>,
     /// The data set, see `hwa data list`
-    #[arg(long, requires = "model")]
+    #[arg(long)]
     pub(crate) data: Option<String>,
     /// Its folder; by default that of the run, or the cache folder
     #[arg(long, value_name = "DIR")]

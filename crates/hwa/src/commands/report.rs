@@ -20,7 +20,7 @@ const LONGEST: u64 = 8192;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Report) -> Result<(), Failure> {
-    let runs = pages::runs(&arguments.runs)?;
+    let runs = pages::readable(pages::runs(&arguments.runs)?)?;
     if arguments.serve {
         return serve(runs, arguments.port);
     }
@@ -74,6 +74,7 @@ fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
     }
     let (status, kind, body) = respond(&request, &host, runs);
     let length = body.len();
+    let body = if request.starts_with("HEAD ") { "" } else { body.as_str() };
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n\
@@ -84,14 +85,15 @@ fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
 
 fn respond(request: &str, host: &str, runs: &[PathBuf]) -> (&'static str, &'static str, String) {
     let mut words = request.split_whitespace();
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split(['?', '#']).next().unwrap_or_default();
     // A page from elsewhere that has our address under its own name is not let in.
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     if !matches!(name, "localhost" | "127.0.0.1") {
         return ("403 Forbidden", "text/plain", "only from this machine\n".to_owned());
     }
-    if method != "GET" {
-        return ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned());
+    if !matches!(method, "GET" | "HEAD") {
+        return ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned());
     }
     let options = PageOptions { live: true, files: true };
     let page = match pages::of_runs(runs, options) {

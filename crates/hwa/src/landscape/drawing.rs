@@ -5,7 +5,7 @@ use hwa_study::Reading;
 use hwa_train::Tally;
 
 use super::measuring::Landscape;
-use super::view::short;
+use super::view::{alike, short};
 
 /// What is measured at a point.
 #[derive(Clone, Copy)]
@@ -86,10 +86,12 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
         }
     }
     let readings = landscape.marks.iter().zip(&landscape.shadows);
+    let places = view.marks.iter().flat_map(|marked| &marked.place.at);
+    let far = places.map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
     let rows = view.marks.iter().zip(readings).map(|(marked, (own, shadow))| {
         let at = marked.place.at.iter();
         let at: Vec<String> = at
-            .map(|x| if view.frame.is_rounding(x.abs()) { short(0.0) } else { short(*x) })
+            .map(|x| alike(if view.frame.is_rounding(x.abs()) { 0.0 } else { *x }, far))
             .collect();
         let mut row = vec![marked.name.clone(), at.join(", ")];
         if beside {

@@ -309,8 +309,13 @@ fn on_the_way(cycles: &[usize]) -> Vec<usize> {
 
 /// A distance for people.
 pub(super) fn short(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".to_owned(),
+    if number == 0.0 { "0".to_owned() } else { alike(number, number.abs()) }
+}
+
+/// A number with as many digits as the largest beside it has.
+pub(super) fn alike(number: f64, largest: f64) -> String {
+    match largest {
+        0.0 => format!("{number}"),
         size if !(1e-3..1e4).contains(&size) => format!("{number:.1e}"),
         size if size < 1.0 => format!("{number:.4}"),
         _ => format!("{number:.2}"),
@@ -337,6 +342,13 @@ mod tests {
         assert!(points.contains(&0.0) && points.contains(&1.0));
         assert_eq!(extent(-1.0, 1.0, 1).points(), [-1.0]);
         assert_eq!(extent(-1.0, 1.0, 3).points(), [-1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn numbers_beside_each_other_have_as_many_digits() {
+        let written = [0.0, 0.0123, -12.5].map(|number| alike(number, 12.5));
+        assert_eq!(written, ["0.00", "0.01", "-12.50"]);
+        assert_eq!([0.0, 0.0123, 12.5, 2e5].map(short), ["0", "0.0123", "12.50", "2.0e5"]);
     }
 
     #[test]

@@ -8,6 +8,10 @@ use crate::failure::Failure;
 
 type Points = Vec<(f64, f64)>;
 
+/// Tones of one run, on training and on test images.
+const BLUES: (usize, usize) = (2, 5);
+const REDS: (usize, usize) = (1, 4);
+
 /// The epoch at which a cycle ends.
 fn epoch(record: &Record, cycle: usize) -> f64 {
     let started = &record.started;
@@ -68,7 +72,7 @@ pub(super) fn swa_rates(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             drawing.named("swa-rate-sensitivity", network),
             drawing.titled("SWA with other rates in its second stage", network),
             "Accuracy on test of the mean of all samples of the second stage, by epoch.",
-            Axis::measuring("epoch"),
+            Axis::counting("epoch"),
             later(&curves, 0.0),
             curves,
         ));
@@ -99,7 +103,7 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
             name(""),
             drawing.titled("Accuracy on test by epoch", network),
             "Epochs of each model. SWA begins to average when its second stage begins.",
-            Axis::measuring("epoch"),
+            Axis::counting("epoch"),
             later(&by_epoch, 0.2),
             by_epoch,
         ));
@@ -136,7 +140,7 @@ pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
         let mut curves = Vec::new();
         for (number, run) in drawing.runs.iter().filter(|run| run.network == network).enumerate() {
             let record = run.record()?;
-            let tones = [(5, 2), (1, 4)][number % 2];
+            let tones = [BLUES, REDS][number % 2];
             let name = |what| format!("{}, {what}", run.method);
             curves.push(series(name("training"), tones.0, on_training(&record)));
             curves.push(series(name("test"), tones.1, result_on_test(&record)));
@@ -145,7 +149,7 @@ pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
             drawing.named("constant-rate", network),
             drawing.titled("Accuracy of SGD with a constant rate", network),
             "By epoch, with statistics re-estimated.",
-            Axis::measuring("epoch"),
+            Axis::counting("epoch"),
             Axis::measuring("accuracy, %"),
             curves,
         ));
@@ -227,7 +231,7 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for network in drawing.networks() {
         let mut curves = Vec::new();
-        for (method, name, tones) in [(COSINE, "one model, cosine", (2, 5)), (HWA, HWA, (4, 1))] {
+        for (method, name, tones) in [(COSINE, "one model, cosine", BLUES), (HWA, HWA, REDS)] {
             for run in drawing.of(network, method) {
                 let record = run.record()?;
                 curves.push(series(format!("{name}, training"), tones.0, on_training(&record)));
@@ -238,7 +242,7 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             drawing.named("convergence", network),
             drawing.titled("Accuracy by epoch", network),
             "Training accuracy is that on training images without augmentation.",
-            Axis::measuring("epoch"),
+            Axis::counting("epoch"),
             Axis::measuring("accuracy, %"),
             curves,
         ));

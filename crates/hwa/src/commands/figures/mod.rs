@@ -8,7 +8,8 @@ mod surfaces;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hwa_report::{PageOptions, Part, Sheet};
+use hwa_nn::ModelSpec;
+use hwa_report::{Figure, PageOptions, Part, Sheet};
 use hwa_train::{Experiment, ExperimentError, Interrupt, Method, Span, Started};
 
 pub(in crate::commands) use self::drawing::Trained;
@@ -35,6 +36,9 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         return Ok(());
     }
     let asked = asked(&arguments.names)?;
+    if let Some(network) = &arguments.network {
+        network.parse::<ModelSpec>()?;
+    }
     let voice = Voice::new(arguments.plain);
     let interrupt = interrupt_on_ctrl_c(voice)?;
     let plans: Vec<(&Preset, Plan)> = asked
@@ -56,9 +60,14 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         return Ok(());
     }
     let mut failed = Vec::new();
+    let mut all = Vec::new();
     for (preset, plan) in &plans {
         match draw(preset, plan, arguments, &interrupt) {
-            Ok(folder) => give(folder.join("index.html").display()),
+            Ok((folder, parts)) => {
+                give(folder.join("index.html").display());
+                all.push(Part::Heading(preset.title.to_owned()));
+                all.extend(parts.into_iter().map(|part| apart(part, preset.name)));
+            }
             Err(failure @ Failure::Cancelled { .. }) => return Err(failure),
             // The others can be drawn all the same.
             Err(failure) => {
@@ -66,6 +75,15 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
                 failed.push(preset.name);
             }
         }
+    }
+    if plans.len() > 1 && !all.is_empty() {
+        let what = arguments.network.as_deref().unwrap_or("the paper's networks");
+        let lead = format!("Drawn with {what} on {}", arguments.data);
+        let sheet = Sheet { title: "The paper's figures".to_owned(), lead, parts: all };
+        let page = sheet.page(PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;
+        let folder = root(arguments);
+        pages::write_index(&page, &folder)?;
+        give(folder.join("index.html").display());
     }
     match failed.as_slice() {
         [] => Ok(()),
@@ -145,13 +163,13 @@ fn keep_inner_weights(experiment: &mut Experiment, images: usize) -> Result<(), 
     Ok(())
 }
 
-/// Trains what is missing and draws the figure.
+/// Trains what is missing and draws the figure: where its page is, and what is on it.
 fn draw(
     preset: &Preset,
     plan: &Plan,
     arguments: &Figures,
     interrupt: &Interrupt,
-) -> Result<PathBuf, Failure> {
+) -> Result<(PathBuf, Vec<Part>), Failure> {
     let voice = Voice::new(arguments.plain);
     if !plan.jobs(true)?.is_empty() {
         compare::train_missing(plan, arguments.cores, &voice, interrupt)?.all_done()?;
@@ -176,10 +194,20 @@ fn draw(
     let networks = drawing.networks().join(", ");
     let lead =
         format!("The paper's figure {}, drawn with {networks} on {}", preset.name, arguments.data);
-    let sheet = Sheet { title: preset.title.to_owned(), lead, parts };
+    let sheet = Sheet { title: preset.title.to_owned(), lead, parts: parts.clone() };
     let page = sheet.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
-    Ok(folder)
+    Ok((folder, parts))
+}
+
+/// A part on a page with other figures: their names are told apart.
+fn apart(part: Part, preset: &str) -> Part {
+    match part {
+        Part::Figure(figure) if !figure.name.starts_with(preset) => {
+            Part::Figure(Figure { name: format!("{preset}-{}", figure.name), ..figure })
+        }
+        other => other,
+    }
 }
 
 /// What the paper has where a key was set to something else.

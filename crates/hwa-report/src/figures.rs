@@ -46,10 +46,18 @@ impl Record {
     pub fn accuracy(&self) -> Option<Figure> {
         let series = self.levels(|evaluation| evaluation.top1);
         let marks: Vec<Mark> = self.chosen_mark().into_iter().collect();
-        let caption = "The weights of each level on the validation images; the ring marks what \
-                       validation chose.";
+        let mut caption =
+            "The weights of each level on the validation images; the ring marks what \
+                           validation chose."
+                .to_owned();
+        if !self.is_single() && self.judged.iter().any(|judged| !judged.inner.is_empty()) {
+            caption.push_str(
+                " Inner weights have the batch-norm statistics of training, which lag behind; \
+                 averages have re-estimated ones. Some of what they are ahead is due to that.",
+            );
+        }
         let y = Axis::measuring("validation accuracy, %");
-        let (y, caption) = later(y, &series, &marks, caption);
+        let (y, caption) = later(y, &series, &marks, &caption);
         lines(
             "accuracy",
             "Accuracy by cycle",
@@ -127,18 +135,17 @@ impl Record {
 
     /// What the average does to the loss, and what training on from it does.
     pub fn restarts(&self) -> Option<Figure> {
-        if self.is_single() {
+        if !self.goes_on_from_the_average() {
             return None;
         }
         let first = self.by_cycle(|model| model.first_loss);
         let last = self.by_cycle(|model| model.last_loss);
-        let at_sync = first.iter().skip(1).zip(&last).map(|(next, this)| (this.0, next.1 - this.1));
         let inside = first.iter().zip(&last).map(|(first, last)| (first.0, last.1 - first.1));
         let series = vec![
             Series {
                 name: "at the synchronization".into(),
                 tone: OUTER,
-                points: at_sync.collect(),
+                points: self.at_synchronizations(),
             },
             Series { name: "within the cycle".into(), tone: INNER, points: inside.collect() },
         ];
@@ -157,19 +164,35 @@ impl Record {
         )
     }
 
+    /// Whether models begin a cycle with the average of all: grafted ones do not.
+    fn goes_on_from_the_average(&self) -> bool {
+        !self.is_single() && self.key("method").as_deref() != Some("fg")
+    }
+
+    /// From the last batch of a cycle to the first of the next.
+    fn at_synchronizations(&self) -> Vec<(f64, f64)> {
+        let first = self.by_cycle(|model| model.first_loss);
+        let last = self.by_cycle(|model| model.last_loss);
+        first.iter().skip(1).zip(&last).map(|(next, this)| (this.0, next.1 - this.1)).collect()
+    }
+
+    /// How far two models are apart at the end of a cycle, as a root mean square.
+    fn apart(&self) -> Vec<(f64, f64)> {
+        let apart = |models: &[ModelReport]| {
+            let squares: f64 = models.iter().map(|model| model.distance.powi(2)).sum();
+            // The squares of all differences sum to K times those of the distances to the mean.
+            (2.0 * squares / (models.len().max(2) - 1) as f64).sqrt()
+        };
+        self.cycles.iter().map(|c| (c.cycle as f64, apart(&c.models))).collect()
+    }
+
     /// How far models go from each other within a cycle.
     pub fn distances(&self) -> Option<Figure> {
         if self.is_single() {
             return None;
         }
         let to_average = self.by_cycle(|model| model.distance);
-        let apart = |models: &[ModelReport]| {
-            let squares: f64 = models.iter().map(|model| model.distance.powi(2)).sum();
-            // The squares of all differences sum to K times those of the distances to the mean.
-            (2.0 * squares / (models.len().max(2) - 1) as f64).sqrt()
-        };
-        let cycles = self.cycles.iter();
-        let apart = cycles.map(|c| (c.cycle as f64, apart(&c.models))).collect();
+        let apart = self.apart();
         let series = vec![
             Series { name: "between two models".into(), tone: Tone::Series(5), points: apart },
             Series { name: "to their average".into(), tone: OUTER, points: to_average },
@@ -263,7 +286,7 @@ impl Record {
         let single = self.is_single();
         let names = match single {
             true => ["model, running statistics", self.offers()],
-            false => ["inner (mean)", "outer"],
+            false => ["inner (mean), running statistics", "outer"],
         };
         for (name, tone, points) in [(names[0], INNER, inner), (names[1], OUTER, outer)] {
             if !points.is_empty() {
@@ -398,6 +421,64 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
                 y: Axis::measuring("learning rate"),
                 series: each(&|record| {
                     record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "test-accuracy",
+            "Test accuracy by epoch",
+            "The same weights, measured by the final pass: nothing was chosen by it.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("test accuracy, %"),
+                series: each(&|record| {
+                    let curve = record.test_curve(record.result_level());
+                    curve.map_or_else(Vec::new, |series| series.points)
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "outer-accuracy",
+            "Accuracy of the outer weights by epoch",
+            "The average of the models, before any window, on the validation images.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("validation accuracy, %"),
+                series: each(&|record| match record.is_single() || record.is_outer() {
+                    true => Vec::new(),
+                    false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "distances",
+            "How far the models are apart",
+            "Euclidean distance between the weights of two models at the end of each cycle, before \
+             they are averaged (root mean square).",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("distance"),
+                series: each(&|record| match record.is_single() {
+                    true => Vec::new(),
+                    false => record.apart(),
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "restarts",
+            "How the training loss changes at a synchronization",
+            "From the last batch of a cycle to the first of the next, which begins with the \
+             average. Below zero is down. Single batches are noisy.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("change of the batch loss"),
+                series: each(&|record| match record.goes_on_from_the_average() {
+                    true => record.at_synchronizations(),
+                    false => Vec::new(),
                 }),
                 ..Lines::default()
             },

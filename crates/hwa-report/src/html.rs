@@ -11,6 +11,15 @@ use crate::svg::{escaped, style_sheet};
 const STYLE: &str = include_str!("page.css");
 const LIVE: &str = include_str!("page.js");
 
+/// What tells pages of this program from others.
+const GENERATOR: &str = "<meta name=\"generator\" content=\"hwa\">";
+
+/// Whether a page was made by this program.
+pub fn is_ours(html: &str) -> bool {
+    // Pages of versions before the first had no such line.
+    html.contains(GENERATOR) || html.contains("\n<footer>hwa ")
+}
+
 /// A whole page, around its body.
 pub(crate) fn document(title: &str, body: &str, options: PageOptions) -> String {
     let mut scripts = String::new();
@@ -26,7 +35,7 @@ pub(crate) fn document(title: &str, body: &str, options: PageOptions) -> String 
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
+         {GENERATOR}\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{title} – hwa</title>\n<style>{colours}\n{STYLE}</style>\n</head>\n\
          <body class=\"page\">\n<main>\n{body}<footer>hwa {version}</footer>\n</main>\n\
          {scripts}</body>\n</html>\n"

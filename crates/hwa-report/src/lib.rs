@@ -36,6 +36,7 @@ pub use boxes::Boxes;
 pub use chart::{Chart, Figure};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
 pub use figures::compared;
+pub use html::is_ours;
 pub use lines::{ErrorBar, Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};

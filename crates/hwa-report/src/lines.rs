@@ -1,5 +1,6 @@
 //! Lines over a common axis.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -15,6 +16,8 @@ use crate::svg::{FINE, Tone};
 /// More points than this make a line without dots.
 pub(crate) const MOST_DOTS: usize = 70;
 const MOST_DOTS_OF_DASHED: usize = 12;
+/// Columns within which a line of very many points is thinned.
+const COLUMNS: usize = 1500;
 
 /// Lines over a common axis.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -111,7 +114,8 @@ impl Drawing for Lines {
             lines.chain(self.marks.iter().map(|mark| mark.at))
         };
         let x = self.x.fitted(points().map(|(x, _)| x));
-        let y = self.y.fitted(points().map(|(_, y)| y));
+        let ends = self.errors.iter().flat_map(|bar| [bar.from, bar.to]);
+        let y = self.y.fitted(points().map(|(_, y)| y).chain(ends));
         let (below, beside) =
             (Side::Marked(&self.x.label, x.clone()), Side::Marked(&self.y.label, y.clone()));
         let mut chart = Frame::new(below, beside).chart(area)?;
@@ -123,7 +127,7 @@ impl Drawing for Lines {
         }
         for (series, _) in self.distinct() {
             let colour = series.tone.colour();
-            for piece in pieces(&series.points, &x, &y) {
+            for piece in pieces(&thinned(&series.points, &x), &x, &y) {
                 chart.draw_series([PathElement::new(piece, colour.stroke_width(fine(2)))])?;
             }
             let shown = |(px, py): &&(f64, f64)| within(&x, *px) && within(&y, *py);
@@ -159,17 +163,45 @@ impl Drawing for Lines {
     }
 
     fn csv(&self) -> String {
-        let mut text = format!("series,{},{}\n", cell(&self.x.label), cell(&self.y.label));
+        let mut text = format!("series,{},{}", cell(&self.x.label), cell(&self.y.label));
+        let errors = !self.errors.is_empty();
+        text.push_str(if errors { ",from,to\n" } else { "\n" });
         for series in &self.series {
             for (x, y) in &series.points {
-                let _ = writeln!(text, "{},{x},{y}", cell(&series.name));
+                let _ = write!(text, "{},{x},{y}", cell(&series.name));
+                let of_point = |bar: &&ErrorBar| bar.tone == series.tone && bar.at == *x;
+                match self.errors.iter().find(of_point) {
+                    Some(bar) => text.push_str(&format!(",{},{}\n", bar.from, bar.to)),
+                    None => text.push_str(if errors { ",,\n" } else { "\n" }),
+                }
             }
         }
         for Mark { label, at: (x, y) } in &self.marks {
-            let _ = writeln!(text, "{},{x},{y}", cell(label));
+            let _ = writeln!(text, "{},{x},{y}{}", cell(label), if errors { ",," } else { "" });
         }
         text
     }
+}
+
+/// A line of very many points by the first, the lowest, the highest and the last within each of
+/// [`COLUMNS`]: it looks the same.
+fn thinned<'a>(points: &'a [(f64, f64)], x: &Fitted) -> Cow<'a, [(f64, f64)]> {
+    if points.len() <= 4 * COLUMNS {
+        return Cow::Borrowed(points);
+    }
+    let column = |point: &(f64, f64)| (x.share(point.0) * COLUMNS as f64).floor();
+    let mut thin = Vec::new();
+    for together in points.chunk_by(|a, b| column(a) == column(b)) {
+        let by = |a: &usize, b: &usize| together[*a].1.total_cmp(&together[*b].1);
+        let all = 0..together.len();
+        let gap = all.clone().find(|index| !together[*index].1.is_finite());
+        let ends = [Some(0), all.clone().min_by(by), gap, all.clone().max_by(by), all.last()];
+        let mut kept: Vec<usize> = ends.into_iter().flatten().collect();
+        kept.sort_unstable();
+        kept.dedup();
+        thin.extend(kept.into_iter().map(|index| together[index]));
+    }
+    Cow::Owned(thin)
 }
 
 /// Whether an axis shows a value.
@@ -220,6 +252,40 @@ pub(crate) fn pieces(points: &[(f64, f64)], x: &Fitted, y: &Fitted) -> Vec<Vec<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_very_long_line_keeps_its_peaks_and_its_gaps() {
+        let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[31_415].1 = 9.0;
+        points[27_182].1 = -9.0;
+        points[16_180].1 = f64::NAN;
+        let x = Axis::counting("step").fitted(points.iter().map(|point| point.0));
+        let thin = thinned(&points, &x);
+        assert!(thin.len() <= 5 * (COLUMNS + 1), "{}", thin.len());
+        for index in [0, 16_180, 27_182, 31_415, 99_999] {
+            let (at, value) = points[index];
+            let same = |p: &&(f64, f64)| p.0 == at && p.1.to_bits() == value.to_bits();
+            assert!(thin.iter().any(|p| same(&p)), "{index}");
+        }
+        assert!(thin.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(thinned(&points[..100], &x).len(), 100);
+    }
+
+    #[test]
+    fn error_bars_are_within_the_chart_and_in_the_data() {
+        let (tone, points) = (Tone::Series(0), vec![(1.0, 5.0), (2.0, 6.0)]);
+        let errors = vec![ErrorBar { tone, at: 2.0, from: 1.0, to: 11.0 }];
+        let series = vec![Series { name: "a".to_owned(), tone, points }];
+        let lines = Lines { series, errors, ..Lines::default() };
+        assert_eq!(lines.csv(), "series,,,from,to\na,1,5,,\na,2,6,1,11\n");
+        let figure = |chart| crate::chart::Figure {
+            name: "f".to_owned(),
+            title: "f".to_owned(),
+            caption: String::new(),
+            chart: crate::chart::Chart::Lines(chart),
+        };
+        assert!(figure(lines).to_svg().unwrap().contains(">10<"), "the axis goes on to the bar");
+    }
 
     #[test]
     fn lines_that_lie_on_each_other_are_one_with_all_names() {

@@ -110,8 +110,9 @@ impl Record {
 
     /// Epochs at the end of a cycle: runs may have cycles of different length.
     pub(crate) fn epoch_of(&self, cycle: f64) -> f64 {
-        let ended = self.cycles.iter().find(|ended| ended.cycle as f64 == cycle);
-        ended.map_or(cycle, |ended| self.epoch(ended.step))
+        // They are in order.
+        let found = self.cycles.binary_search_by(|ended| (ended.cycle as f64).total_cmp(&cycle));
+        found.map_or(cycle, |index| self.epoch(self.cycles[index].step))
     }
 }
 

@@ -64,6 +64,11 @@ impl Record {
         if self.started.windows.is_empty() { Level::Outer } else { Level::Window(0) }
     }
 
+    /// Whether the result is outer weights.
+    pub(crate) fn is_outer(&self) -> bool {
+        self.result_level() == Level::Outer
+    }
+
     /// The cycle that validation chooses for a level.
     pub fn best_cycle(&self, level: Level) -> Option<usize> {
         let mut selection = Selection::new(None);

@@ -59,8 +59,8 @@ const SHORTEST: f64 = 1e-4;
 /// What gradients are measured with.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// Training images in random order, cut into batches of the training size; the last may be
-    /// smaller.
+    /// Training images in random order, cut into batches of the training size; some may be
+    /// smaller, as the last one.
     pub batches: &'a [Batch],
     /// The training images that there are, of which the batches may be a sample; `None` if there
     /// is no end of them, as with augmentation.
@@ -152,7 +152,7 @@ impl Probe<'_> {
     /// The gradients that [`Self::measure`] computes, at most.
     pub fn gradients(&self) -> usize {
         let passes = if self.leaves_open() { 2 } else { 1 };
-        passes * self.batches.len() + self.usable_steps() * (1 + self.batches.len())
+        passes * self.batches.len() + self.usable_steps().count() * (1 + self.batches.len())
     }
 
     /// Measures at some parameters. `watch` is asked before every gradient, and can end the work:
@@ -173,7 +173,7 @@ impl Probe<'_> {
         let Some(pass) = look.pass(weights, None)? else { return Ok(None) };
         let Some(covariance) = look.covariance(weights, &pass)? else { return Ok(None) };
         let mut slopes = Vec::new();
-        for batch in 0..self.usable_steps() {
+        for batch in self.usable_steps() {
             let Some(slope) = look.slope(weights, &pass.gradient, batch)? else { return Ok(None) };
             slopes.extend(slope);
         }
@@ -211,10 +211,11 @@ impl Probe<'_> {
         self.batches.iter().map(Batch::len).max().unwrap_or(0)
     }
 
-    /// Steps are those of full batches.
-    fn usable_steps(&self) -> usize {
-        let full = self.batches.iter().take_while(|batch| batch.len() == self.batch()).count();
-        self.steps.get().min(full)
+    /// The batches whose steps are made: full ones. Any may be smaller, where images cannot be
+    /// read.
+    fn usable_steps(&self) -> impl Iterator<Item = usize> {
+        let full = self.batches.iter().enumerate().filter(|(_, b)| b.len() == self.batch());
+        full.map(|(number, _)| number).take(self.steps.get())
     }
 
     /// 1 - M/N: what a sample leaves open.

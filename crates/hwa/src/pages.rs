@@ -18,6 +18,8 @@ use crate::output::tell;
 const DEEPEST: usize = 5;
 /// A page is made again at most so often while a run is under way.
 const PAUSE: Duration = Duration::from_secs(2);
+/// And after so many times what it took.
+const REST: u32 = 20;
 
 /// Reads what a run tells of itself. One that has just begun tells nothing yet.
 pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
@@ -153,7 +155,7 @@ pub(crate) fn of_runs(runs: &[PathBuf], options: PageOptions) -> Result<Page, Fa
 /// Writes a page and its figures into a folder.
 pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
-    let before = links(&fs::read_to_string(folder.join("index.html")).unwrap_or_default());
+    let before = links(&page_before(folder)?);
     for figure in &page.figures {
         let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
         for (kind, text) in [("svg", svg), ("csv", figure.to_csv())] {
@@ -168,6 +170,22 @@ pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
         let _ = fs::remove_file(folder.join(name));
     }
     Ok(())
+}
+
+/// The page that is there already. One that somebody else made is not overwritten.
+pub(crate) fn page_before(folder: &Path) -> Result<String, Failure> {
+    let index = folder.join("index.html");
+    if !index.exists() {
+        return Ok(String::new());
+    }
+    let before = read_to_string(&index)?;
+    if hwa_report::is_ours(&before) {
+        return Ok(before);
+    }
+    Err(Failure::usage(format!(
+        "{} is no page of hwa, and would be overwritten; name another folder",
+        index.display()
+    )))
 }
 
 /// The files of figures that a page leads to.
@@ -203,9 +221,10 @@ impl<O: Observer> Refresher<O> {
         let run = run.to_owned();
         let refresh = move || {
             let mut last: Option<Instant> = None;
+            let mut pause = PAUSE;
             while inbox.recv().is_ok() {
                 // What comes meanwhile is one page later on.
-                let wait = last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(last.elapsed()));
+                let wait = last.map_or(Duration::ZERO, |last| pause.saturating_sub(last.elapsed()));
                 let until = Instant::now() + wait;
                 loop {
                     match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -214,9 +233,12 @@ impl<O: Observer> Refresher<O> {
                         Err(RecvTimeoutError::Disconnected) => return,
                     }
                 }
+                let began = Instant::now();
                 let page = of_runs(std::slice::from_ref(&run), PageOptions::default());
                 // The next one may succeed, and the last one says why it does not.
                 drop(page.and_then(|page| write_index(&page, &run.join("report"))));
+                // A page of very many cycles is made less often: it is not what cores are for.
+                pause = PAUSE.max(began.elapsed().saturating_mul(REST));
                 last = Some(Instant::now());
             }
         };
@@ -279,6 +301,9 @@ mod tests {
         let there = |name: &str| folder.path().join(name).exists();
         assert!(there("loss.svg") && there("time.csv") && there("mine.svg"));
         assert!(!there("rate.svg") && !there("rate.csv"));
+        fs::write(folder.path().join("index.html"), "<a href=\"loss.svg\">").unwrap();
+        assert!(make(&["time"]).unwrap_err().to_string().contains("is no page of hwa"));
+        assert!(there("loss.svg") && there("time.csv"));
         let hostile =
             "<a href=\"../a.svg\"> <a href=\"/b.csv\"> <a href=\".svg\"> <a href=\"c.rs\">";
         assert!(links(hostile).is_empty());

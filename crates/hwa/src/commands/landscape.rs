@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
 use crate::counting::interrupt;
 use crate::failure::Failure;
-use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table};
+use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table, write_data};
 use crate::left_out::LeftOut;
 use crate::output::{give, tell};
 use crate::pages;
@@ -77,6 +77,7 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     page.lead = format!("{}. {}", studied.title(options.subject.run.as_deref()), page.lead);
     let page = page.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
+    write_data(&landscape, &folder, "")?;
     tell_of(&landscape, &folder, options.json);
     Ok(())
 }
@@ -139,8 +140,9 @@ fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Ve
     let mut marks = marks.to_vec();
     let inner = shelf.inner_positions()?;
     let both = inner.iter().rev().filter(|at| at.replica == 1);
-    let starts = both.filter_map(|at| Some((at.cycle, at.cycle.checked_sub(1)?)));
-    if let Some((cycle, start)) = starts.into_iter().find(|(_, start)| cycles.contains(start)) {
+    let mut starts = both.filter_map(|at| Some((at.cycle, at.cycle.checked_sub(1)?)));
+    // A cycle that has an average is over: the last weights of its models are those at its end.
+    if let Some((cycle, start)) = starts.find(|(c, s)| cycles.contains(c) && cycles.contains(s)) {
         marks.push(Name::Outer(Some(cycle)));
         let start = Name::Outer(Some(start));
         return Ok((vec![Name::Inner(cycle, 0, None), Name::Inner(cycle, 1, None), start], marks));

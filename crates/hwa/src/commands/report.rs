@@ -95,18 +95,22 @@ fn respond(request: &str, host: &str, runs: &[PathBuf]) -> (&'static str, &'stat
     if !matches!(method, "GET" | "HEAD") {
         return ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned());
     }
+    let file = Path::new(path.trim_start_matches('/'));
+    let kind = file.extension().and_then(|kind| kind.to_str());
+    let index = matches!(path, "/" | "/index.html");
+    if !index && !matches!(kind, Some("svg" | "csv")) {
+        return ("404 Not Found", "text/plain", "there is no such page\n".to_owned());
+    }
     let options = PageOptions { live: true, files: true };
     let page = match pages::of_runs(runs, options) {
         Ok(page) => page,
         Err(failure) => return ("500 Internal Server Error", "text/plain", format!("{failure}\n")),
     };
-    if matches!(path, "/" | "/index.html") {
+    if index {
         return ("200 OK", "text/html", page.html);
     }
-    let file = Path::new(path.trim_start_matches('/'));
     let stem = file.file_stem().and_then(|stem| stem.to_str());
     let figure = page.figures.iter().find(|figure| Some(figure.name.as_str()) == stem);
-    let kind = file.extension().and_then(|kind| kind.to_str());
     match (figure, kind) {
         (Some(figure), Some("svg")) => match figure.to_svg() {
             Ok(svg) => ("200 OK", "image/svg+xml", svg),

@@ -1,11 +1,16 @@
-//! A landscape as figures, tables and a page.
+//! A landscape as figures, tables, files and a page.
+
+use std::fs;
+use std::path::Path;
 
 use hwa_report::{Aspect, Axis, Chart, Figure, Lines, Map, Mark, Part, Series, Sheet, Spot, Tone};
-use hwa_study::Reading;
+use hwa_store::{StoreError, write_atomically};
+use hwa_study::{Place, Reading};
 use hwa_train::Tally;
 
 use super::measuring::Landscape;
 use super::view::{alike, short};
+use crate::failure::Failure;
 
 /// What is measured at a point.
 #[derive(Clone, Copy)]
@@ -110,6 +115,57 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
     (head, rows.collect())
 }
 
+/// Writes what is known of marked weights and of ways as CSV, unrounded: `marks.csv`, `ways.csv`.
+pub(crate) fn write_data(
+    landscape: &Landscape,
+    folder: &Path,
+    prefix: &str,
+) -> Result<(), Failure> {
+    let axes = if landscape.view.rows.is_empty() { "x" } else { "x,y" };
+    let mut marks = format!("weights,{axes},distance");
+    for split in &landscape.splits {
+        for measure in ["loss", "accuracy"] {
+            marks.push_str(&format!(",{split} {measure},{split} {measure} projected"));
+        }
+    }
+    marks.push('\n');
+    let readings = landscape.marks.iter().zip(&landscape.shadows);
+    for (marked, (own, shadow)) in landscape.view.marks.iter().zip(readings) {
+        let mut row = place(&marked.name, &marked.place);
+        for (own, shadow) in own.splits.iter().zip(&shadow.splits) {
+            for measure in [LOSS, ACCURACY] {
+                row.push_str(&format!(",{},{}", (measure.of)(own), (measure.of)(shadow)));
+            }
+        }
+        marks.push_str(&row);
+        marks.push('\n');
+    }
+    let mut ways = format!("way,{axes},distance\n");
+    for way in &landscape.view.ways {
+        for at in &way.places {
+            ways.push_str(&place(&way.name, at));
+            ways.push('\n');
+        }
+    }
+    fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+    for (name, text, any) in [
+        ("marks.csv", marks, !landscape.marks.is_empty()),
+        ("ways.csv", ways, !landscape.view.ways.is_empty()),
+    ] {
+        if any {
+            let path = folder.join(format!("{prefix}{name}"));
+            write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A name, where it is and how far beside the line or plane.
+fn place(name: &str, place: &Place) -> String {
+    let at: Vec<String> = place.at.iter().map(f64::to_string).collect();
+    format!("\"{}\",{},{}", name.replace('"', "\"\""), at.join(","), place.residual)
+}
+
 fn series(landscape: &Landscape, split: usize, measure: Measure) -> Vec<f64> {
     let value = |reading: &Reading| reading.splits.get(split).map_or(f64::NAN, measure.of);
     landscape.points.iter().map(value).collect()
@@ -167,7 +223,7 @@ fn maps(landscape: &Landscape) -> Vec<Figure> {
 
 fn map(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) -> Figure {
     let view = &landscape.view;
-    let at = |place: &hwa_study::Place| {
+    let at = |place: &Place| {
         Some((*place.at.first()?, *place.at.get(1)?))
             .filter(|(x, y)| x.is_finite() && y.is_finite())
     };

@@ -21,7 +21,7 @@ struct Line {
     reading: Written,
 }
 
-/// A reading as JSON has it, which knows no NaN.
+/// A reading as JSON has it, which knows no NaN and no infinity.
 #[derive(Serialize, Deserialize)]
 struct Written {
     statistics: Recalibration,
@@ -33,15 +33,15 @@ struct WrittenTally {
     images: u64,
     top1: u64,
     top5: u64,
-    /// Nothing if it is not finite.
-    loss: Option<f64>,
+    #[serde(with = "hwa_core::float")]
+    loss: f64,
 }
 
 impl From<&Reading> for Written {
     fn from(reading: &Reading) -> Self {
         let written = |tally: &Tally| {
             let Tally { images, top1, top5, loss } = *tally;
-            WrittenTally { images, top1, top5, loss: loss.is_finite().then_some(loss) }
+            WrittenTally { images, top1, top5, loss }
         };
         let statistics = reading.statistics;
         let relative_error = statistics.relative_error.filter(|error| error.is_finite());
@@ -54,7 +54,7 @@ impl From<Written> for Reading {
     fn from(written: Written) -> Self {
         let tally = |tally: WrittenTally| {
             let WrittenTally { images, top1, top5, loss } = tally;
-            Tally { images, top1, top5, loss: loss.unwrap_or(f64::NAN) }
+            Tally { images, top1, top5, loss }
         };
         let splits = written.splits.into_iter().map(tally).collect();
         Self { statistics: written.statistics, splits }
@@ -120,10 +120,11 @@ mod tests {
         assert_eq!(notebook.readings[2], Some(reading(1.5)));
         assert!(notebook.readings[0].as_ref().unwrap().splits[0].loss.is_nan());
         assert!(notebook.readings[1].is_none());
-        notebook.add(1, reading(2.0)).unwrap();
+        notebook.add(1, reading(f64::INFINITY)).unwrap();
         drop(notebook);
         let again = Notebook::open(folder.path(), &identity, 3).unwrap();
         assert!(again.readings.iter().all(Option::is_some));
+        assert_eq!(again.readings[1], Some(reading(f64::INFINITY)));
     }
 
     #[test]

@@ -14,6 +14,9 @@ const ROOM: f64 = 0.35;
 const LEAST_SPAN: f64 = 0.6;
 /// Weights of a run that its way is drawn through, at most.
 const MOST_ON_A_PATH: usize = 64;
+/// The bytes that they may take together, and those of an element: `f32`, and `f64` as a way.
+const ROOM_FOR_A_PATH: usize = 4 << 30;
+const BYTES_ON_A_PATH: usize = 12;
 
 /// A part of a line or plane.
 pub(crate) struct View {
@@ -158,8 +161,9 @@ impl View {
             ways: Vec::new(),
             remarks: Vec::new(),
         };
-        let (cycles, outer) = outer_weights(shelf)?;
-        view.walk(way_of(&cycles), &outer)?;
+        let outer = outer_weights(shelf, &weights)?;
+        view.remarks.extend(outer.remark);
+        view.walk(way_of(&outer.cycles), &outer.weights)?;
         view.compare_with_the_grid();
         view.mark(centre.to_string(), weights)?;
         Ok(view)
@@ -172,8 +176,8 @@ impl View {
         size: NonZeroUsize,
     ) -> Result<Self, Failure> {
         let weights = shelf.get(centre)?;
-        let (cycles, outer) = outer_weights(shelf)?;
-        let found = principal(&weights, &outer).map_err(|error| named(error, &[centre]))?;
+        let outer = outer_weights(shelf, &weights)?;
+        let found = principal(&weights, &outer.weights).map_err(|error| named(error, &[centre]))?;
         let [first, second] = found.explained.map(|share| 100.0 * share);
         let mut view = Self {
             title: "The plane in which the run has moved most".to_owned(),
@@ -190,10 +194,11 @@ impl View {
             remarks: vec![format!(
                 "the two directions account for {first:.1} % and {second:.1} % of the squared \
                  distances of {} outer weights from {centre}",
-                outer.len()
+                outer.weights.len()
             )],
         };
-        view.walk(way_of(&cycles), &outer)?;
+        view.remarks.extend(outer.remark);
+        view.walk(way_of(&outer.cycles), &outer.weights)?;
         view.mark(centre.to_string(), weights)?;
         view.spread(size);
         Ok(view)
@@ -283,12 +288,31 @@ impl View {
     }
 }
 
-/// The outer weights that a run's way is drawn through, and their cycles.
-fn outer_weights(shelf: &Shelf) -> Result<(Vec<usize>, Vec<Weights>), Failure> {
-    let cycles = on_the_way(&shelf.outer_cycles()?);
-    let outer = cycles.iter().map(|cycle| shelf.get(&Name::Outer(Some(*cycle))));
-    let outer = outer.collect::<Result<_, _>>()?;
-    Ok((cycles, outer))
+/// The outer weights that a run's way is drawn through.
+struct Outer {
+    cycles: Vec<usize>,
+    weights: Vec<Weights>,
+    /// What has to be said of those that are left out.
+    remark: Option<String>,
+}
+
+/// As many of them as there is room for: they and the ways to them are in memory together.
+fn outer_weights(shelf: &Shelf, centre: &Weights) -> Result<Outer, Failure> {
+    let all = shelf.outer_cycles()?;
+    let elements = centre.num_elements();
+    let most = (ROOM_FOR_A_PATH / (BYTES_ON_A_PATH * elements.max(1))).clamp(2, MOST_ON_A_PATH);
+    let cycles = on_the_way(&all, most);
+    let weights = cycles.iter().map(|cycle| shelf.get(&Name::Outer(Some(*cycle))));
+    let weights = weights.collect::<Result<_, _>>()?;
+    let remark = (most < MOST_ON_A_PATH && cycles.len() < all.len()).then(|| {
+        format!(
+            "of {} outer weights {} are looked at: more would need more than {} GiB of memory",
+            all.len(),
+            cycles.len(),
+            ROOM_FOR_A_PATH >> 30
+        )
+    });
+    Ok(Outer { cycles, weights, remark })
 }
 
 fn way_of(cycles: &[usize]) -> String {
@@ -298,13 +322,13 @@ fn way_of(cycles: &[usize]) -> String {
     }
 }
 
-/// The cycles that a way is drawn through, first and last among them.
-fn on_the_way(cycles: &[usize]) -> Vec<usize> {
-    if cycles.len() <= MOST_ON_A_PATH {
+/// The cycles that a way is drawn through, at most so many, first and last among them.
+fn on_the_way(cycles: &[usize], most: usize) -> Vec<usize> {
+    if cycles.len() <= most {
         return cycles.to_vec();
     }
-    let last = MOST_ON_A_PATH - 1;
-    (0..MOST_ON_A_PATH).map(|i| cycles[i * (cycles.len() - 1) / last]).collect()
+    let last = most.max(2) - 1;
+    (0..=last).map(|i| cycles[i * (cycles.len() - 1) / last]).collect()
 }
 
 /// A distance for people.
@@ -354,9 +378,10 @@ mod tests {
     #[test]
     fn a_long_way_keeps_its_ends() {
         let cycles: Vec<usize> = (1..=200).collect();
-        let way = on_the_way(&cycles);
+        let way = on_the_way(&cycles, MOST_ON_A_PATH);
         assert_eq!((way.len(), way[0], way[63]), (64, 1, 200));
         assert!(way.is_sorted_by(|a, b| a < b));
-        assert_eq!(on_the_way(&[3, 9]), [3, 9]);
+        assert_eq!(on_the_way(&[3, 9], 64), [3, 9]);
+        assert_eq!(on_the_way(&cycles, 3), [1, 100, 200]);
     }
 }

@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         let sheet = Sheet { title: "The paper's figures".to_owned(), lead, parts: all };
         let page = sheet.page(PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;
         let folder = root(arguments);
+        pages::page_before(&folder)?;
         pages::write_index(&page, &folder)?;
         give(folder.join("index.html").display());
     }

@@ -11,7 +11,7 @@ use super::presets::HWA;
 use crate::arguments::{Analyze, Images, Split, StudyOf};
 use crate::commands::analyze;
 use crate::failure::Failure;
-use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
+use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet, write_data};
 use crate::opened::on_threads;
 use crate::shelf::{Name, Shelf};
 use crate::studied::Studied;
@@ -90,8 +90,12 @@ fn walks(studied: &Studied, period: u64) -> Result<Walks, Failure> {
     let kept = shelf.inner_positions()?;
     let last = last_kept(shelf)?;
     let models = kept.iter().map(|at| at.replica + 1).max().unwrap_or(0);
-    let mut walks = vec![Vec::new(); models];
-    for cycle in [last - 1, last] {
+    let mut walks: Vec<Vec<(u64, Weights)>> = vec![Vec::new(); models];
+    let mut half = 0;
+    let cycles = [last - 1, last].into_iter();
+    for cycle in cycles.filter(|cycle| kept.iter().any(|at| at.cycle == *cycle)) {
+        // Cycles may keep different numbers of weights.
+        half = walks.first().map_or(0, Vec::len);
         let start = shelf.get(&Name::Outer(Some(cycle - 1)))?;
         for (model, walk) in walks.iter_mut().enumerate() {
             let of_model = |at: &&InnerPosition| at.cycle == cycle && at.replica == model;
@@ -102,7 +106,6 @@ fn walks(studied: &Studied, period: u64) -> Result<Walks, Failure> {
             }
         }
     }
-    let half = walks.first().map_or(0, |walk: &Vec<_>| walk.len() / 2);
     Ok(Walks { models: walks, half })
 }
 
@@ -137,7 +140,7 @@ fn inside(
     };
     Ok(Figure {
         name: drawing.named("restart-curve", &run.network),
-        title: drawing.titled("The training loss within two cycles", &run.network),
+        title: drawing.titled("The training loss within cycles", &run.network),
         caption: "Each cycle begins with the average of the models; the fall between the cycles \
                   is the synchronization. Statistics are re-estimated at each point."
             .to_owned(),
@@ -224,6 +227,7 @@ fn drawn(
     let name = drawing.named(name, &run.network);
     let folder = drawing.folder.join(&name);
     let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
+    write_data(&landscape, drawing.folder, &format!("{name}-"))?;
     let mut parts = sheet(&landscape, "").parts;
     for part in &mut parts {
         if let Part::Figure(figure) = part {

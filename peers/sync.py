@@ -20,10 +20,12 @@ import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from compare import PEER_ENVIRONMENT, PEERS, ROOT, check_quiet, output, surroundings, told
 from hosts import Network, address, within
@@ -122,27 +124,29 @@ def alone(arguments, model):
 
 def trained_steps(arguments, model, started, **settings):
     """Milliseconds of a step and of its synchronization in a training on CIFAR-100, H = 1."""
-    settings = {"hwa.sync_period": 1, "schedule.steps": 24, "evaluate.every": 24} | settings
-    times = cifar100(arguments, model, started, settings)
-    # The first cycles meet cold caches and connections, the last one sends complete models.
-    ends = [time["elapsed"] for time in times][3:-1]
+    settings = {"hwa.sync_period": 1, "schedule.steps": 1000, "evaluate.every": 1000} | settings
+    times = cifar100(arguments, model, started, settings, 24)
+    # The first cycles meet cold caches and connections.
+    ends = [ended["elapsed"] for ended in times][3:]
     steps = [1e3 * (end - begin) for begin, end in zip(ends, ends[1:])]
-    average = statistics.median(1e3 * time["synchronization"] for time in times[4:-1])
+    average = statistics.median(1e3 * ended["synchronization"] for ended in times[4:])
     return {"step_ms": statistics.median(steps), "sync_ms": average}
 
 
 def with_an_epoch_between(arguments):
     """The share of two synchronizations of ResNet-110 in their cycles, H = an epoch."""
-    settings = {"hwa.sync_period": "epoch", "schedule.epochs": 2, "evaluate.every": 2}
-    times = cifar100(arguments, "resnet110", lambda c: on_cores(pinned(c)), settings)
-    spans = zip([0.0] + [time["elapsed"] for time in times], times)
-    cycles = [{"seconds": time["elapsed"] - began, "synchronization": time["synchronization"]} for began, time in spans]
+    settings = {"hwa.sync_period": "epoch", "schedule.epochs": 4, "evaluate.every": 2}
+    times = cifar100(arguments, "resnet110", lambda c: on_cores(pinned(c)), settings, 2)
+    spans = zip([0.0] + [ended["elapsed"] for ended in times], times)
+    cycles = [
+        {"seconds": ended["elapsed"] - began, "synchronization": ended["synchronization"]} for began, ended in spans
+    ]
     told(f"with an epoch between: {cycles}")
     return cycles
 
 
-def cifar100(arguments, model, started, settings):
-    """The times of the cycles of a training of two models on 10,000 images in batches of 128."""
+def cifar100(arguments, model, started, settings, cycles):
+    """The times of the first cycles of a training of two models on 10,000 images in batches of 128."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "model.name": model,
@@ -157,12 +161,26 @@ def cifar100(arguments, model, started, settings):
         } | settings
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         run = ["train", "--json", "--data-dir", arguments.data_dir.resolve(), "--out", f"{folder}/run"]
-        output(started([arguments.hwa, *run, *sets]))
-        return cycle_times(folder)
+        interrupted(started([arguments.hwa, *run, *sets]), lambda: len(cycle_times(folder)) > cycles)
+        return cycle_times(folder)[:cycles]
+
+
+def interrupted(command, is_over):
+    """Runs a training until there is enough of it: `mpirun` hands the signal on, and all ranks end."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([str(word) for word in command], stdout=said, stderr=said)
+        while process.poll() is None and not is_over():
+            time.sleep(1)
+        process.send_signal(signal.SIGUSR1)
+        if process.wait() != 130:
+            said.seek(0)
+            raise SystemExit(f"{command}: {said.read()}")
 
 
 def cycle_times(folder):
-    lines = pathlib.Path(folder, "run/events.jsonl").read_text().splitlines()
+    log = pathlib.Path(folder, "run/events.jsonl")
+    # The last line may be half written.
+    lines = log.read_text().split("\n")[:-1] if log.exists() else []
     events = [json.loads(line) for line in lines]
     return [event["time"] for event in events if event["event"] == "cycle_ended"]
 
@@ -254,13 +272,13 @@ def train(arguments, ranks, size, started):
         output(started([arguments.hwa, "train", "--json", "--out", f"{folder}/run", *sets]))
         # The first cycles meet cold connections, the last one sends complete models.
         times = cycle_times(folder)[3:-1]
-    moved = statistics.median(time["traffic"]["bytes"] for time in times)
+    moved = statistics.median(ended["traffic"]["bytes"] for ended in times)
     return {
         "model": size,
         "ranks": ranks,
         "bytes": moved * ranks / (4 * (ranks - 1)),
-        "seconds": statistics.median(time["synchronization"] for time in times),
-        "moving": statistics.median(time["traffic"]["seconds"] for time in times),
+        "seconds": statistics.median(ended["synchronization"] for ended in times),
+        "moving": statistics.median(ended["traffic"]["seconds"] for ended in times),
     }
 
 

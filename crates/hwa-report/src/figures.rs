@@ -683,6 +683,35 @@ mod tests {
     }
 
     #[test]
+    fn several_runs_are_compared_in_all_that_they_have() {
+        let ended = |cycle, first_loss| {
+            let model = ModelReport { first_loss, last_loss: 2.0, ..ModelReport::default() };
+            CycleEnded { cycle, step: cycle as u64, models: vec![model; 2], ..Default::default() }
+        };
+        let mut hwa = two_windows(&[[(80.0, 0.5), (90.0, 0.5)], [(81.0, 0.5), (90.0, 0.4)]]);
+        hwa.cycles = vec![ended(1, 3.0), ended(2, 1.5)];
+        hwa.experiment = "method = \"hwa\"\nseed = 1\n".to_owned();
+        let grafted =
+            Record { experiment: "method = \"fg\"\nseed = 1\n".to_owned(), ..hwa.clone() };
+        assert!(hwa.restarts().is_some());
+        assert!(grafted.restarts().is_none(), "its models do not begin with the average");
+        let figures = compared(&[hwa, grafted]);
+        let lines = |name: &str| {
+            let figure = figures.iter().find(|figure| figure.name == name);
+            match &figure.unwrap_or_else(|| panic!("{name}")).chart {
+                Chart::Lines(lines) => lines.series.clone(),
+                _ => panic!("lines"),
+            }
+        };
+        assert_eq!(lines("distances").len(), 2);
+        assert_eq!(lines("outer-accuracy").len(), 2);
+        // From 2.0 at the end of the first cycle to 1.5.
+        assert_eq!(lines("restarts").len(), 1);
+        assert_eq!(lines("restarts")[0].points, [(1.0, -0.5)]);
+        assert!(figures.iter().all(|figure| figure.name != "test-accuracy"), "there is none");
+    }
+
+    #[test]
     fn the_judge_is_beside_training_and_not_on_top_of_it() {
         let runs = [("a".to_owned(), "its judge", [[60.0, 0.0, 30.0], [6.0, 3.0, 0.0]])];
         let bars = |runs: &[(String, &str, [[f64; 3]; 2])]| {

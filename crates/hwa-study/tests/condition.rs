@@ -314,6 +314,19 @@ fn a_smaller_last_batch_counts_by_its_images() {
 }
 
 #[test]
+fn a_first_batch_that_lacks_an_image_is_no_step() {
+    // As where an image cannot be read.
+    let mut batches = batches(&IMAGES, 2);
+    let whole = measure_batches(&batches, Some(6), &at(2.0));
+    assert_eq!(whole.steps, 2);
+    batches[0].images.truncate(2);
+    batches[0].labels.truncate(1);
+    let measured = measure_batches(&batches, Some(6), &at(2.0));
+    assert_eq!((measured.batch, measured.steps, measured.images), (2, 2, 5));
+    assert!(measured.lipschitz > 0.0);
+}
+
+#[test]
 fn equal_images_have_no_noise() {
     let measured = measure(&[(2.0, 1.0); 8], 2, 8, 3.0);
     assert!(measured.noise.abs() < 1e-12 && near(measured.squared_norm, 16.0));

@@ -128,6 +128,26 @@ fn models_with_where_they_came_from_span_a_plane_that_holds_their_average() {
     let shown = succeeded(&output);
     assert!(text(&output.stderr).contains("lie on a line"), "{}", text(&output.stderr));
     assert!(shown.contains("outer:3"), "{shown}");
+
+    // All digits, beside the page.
+    let data = run.join("landscape/plane-inner_3_0-inner_3_1-outer_3/marks.csv");
+    let data = fs::read_to_string(data).unwrap();
+    let head = "weights,x,y,distance,train loss,train loss projected,train accuracy,";
+    assert!(data.starts_with(head), "{data}");
+    assert_eq!((data.lines().count(), data.matches("\"outer:3\",").count()), (4, 1), "{data}");
+}
+
+#[test]
+fn a_plane_of_models_needs_the_average_that_they_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let sets = [&SHORT[..], &["checkpoints.outer_every=2"]].concat();
+    train(&run, &sets);
+    // Models of cycle 3 with their start, outer:2, and without outer:3.
+    let found = json(&landscape("plane", &run, &["--size", "2", "--json"]));
+    let names: Vec<&str> =
+        found["marks"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["outer:2", "outer:4", "best"], "those that are kept");
 }
 
 #[test]
@@ -243,6 +263,23 @@ fn every_figure_of_the_paper_is_drawn_from_runs_that_are_trained_once() {
     let again = figures(folder.path(), &["restart", "convergence", "--seeds", "1,2"]);
     succeeded(&again);
     assert!(!text(&again.stderr).contains("began"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn the_way_within_a_cycle_begins_with_its_average() {
+    let folder = tempfile::tempdir().unwrap();
+    // 4 cycles of 32 steps; every third is kept: 12 and 11 of cycles 2 and 3.
+    let sets = ["restart", "--set", "schedule.epochs=16", "--set", "hwa.sync_period=32"];
+    succeeded(&figures(folder.path(), &sets));
+    let ways = fs::read_to_string(folder.path().join("restart/restart-ways.csv")).unwrap();
+    for model in ["model 0", "model 1"] {
+        let rows: Vec<&str> = ways.lines().filter(|line| line.contains(model)).collect();
+        assert_eq!(rows.len(), 12, "{ways}");
+        let distance = |row: &str| row.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+        // Both ends lie in the plane, and nothing between them.
+        assert!(distance(rows[0]) < 1e-4 && distance(rows[11]) < 1e-4, "{ways}");
+        assert!(rows[1..11].iter().all(|row| distance(row) > 1e-3), "{ways}");
+    }
 }
 
 #[test]

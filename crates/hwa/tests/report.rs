@@ -386,9 +386,18 @@ fn tensorboard_has_every_cycle_once_also_after_a_kill() {
     training.kill().unwrap();
     training.wait().unwrap();
     assert!(!run.join("summary.json").exists(), "it was killed on the way");
+    let notes = run.join("tensorboard/notes.txt");
+    fs::write(&notes, "mine").unwrap();
     succeeded(&hwa(&["train", "--plain", "--resume"]).arg(&run).output().unwrap());
+    assert!(notes.exists(), "what others keep there stays");
+    fs::remove_file(&notes).unwrap();
     let messages = messages(&run);
     assert_eq!(count(&messages, "brain.Event:2"), 1);
+    // A message begins with its time: what is replayed has that of its cycle.
+    let times = messages.iter().filter(|message| count(&[message.to_vec()], "loss/train") == 1);
+    let times: Vec<f64> =
+        times.map(|message| f64::from_le_bytes(message[1..9].try_into().unwrap())).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
     for tag in ["loss/train", "accuracy/outer", "loss/window 2"] {
         assert_eq!(count(&messages, tag), 40, "{tag}");
     }

@@ -147,7 +147,8 @@ fn three(shelf: &Shelf, given: &[Name], marks: &[Name]) -> Result<(Vec<Name>, Ve
         let start = Name::Outer(Some(start));
         return Ok((vec![Name::Inner(cycle, 0, None), Name::Inner(cycle, 1, None), start], marks));
     }
-    let (Some(first), Some(last)) = (cycles.get(cycles.len() / 2), cycles.last()) else {
+    let middle = cycles.len().saturating_sub(1) / 2;
+    let (Some(first), Some(last), 2..) = (cycles.get(middle), cycles.last(), cycles.len()) else {
         return Err(Failure::usage("three weights are needed, for example outer:1 outer:2 best"));
     };
     Ok((vec![Name::Outer(Some(*first)), Name::Outer(Some(*last)), Name::Best], marks))

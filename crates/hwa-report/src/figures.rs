@@ -6,9 +6,7 @@ use hwa_train::{Evaluation, JudgeTime, Judged, ModelReport};
 
 use crate::axis::Axis;
 use crate::bars::Bars;
-use crate::boxes::Boxes;
 use crate::chart::{Chart, Figure};
-use crate::differences::groups;
 use crate::lines::{Lines, Mark, Series};
 use crate::record::Record;
 use crate::result::Level;
@@ -93,7 +91,7 @@ impl Record {
         )
     }
 
-    fn chosen_mark(&self) -> Option<Mark> {
+    pub(crate) fn chosen_mark(&self) -> Option<Mark> {
         let choice = self.choice()?;
         let (cycle, top1) = (choice.cycle, 100.0 * choice.score.accuracy);
         let label = format!("chosen: cycle {cycle}, {top1:.2} %");
@@ -165,19 +163,19 @@ impl Record {
     }
 
     /// Whether models begin a cycle with the average of all: grafted ones do not.
-    fn goes_on_from_the_average(&self) -> bool {
+    pub(crate) fn goes_on_from_the_average(&self) -> bool {
         !self.is_single() && self.key("method").as_deref() != Some("fg")
     }
 
     /// From the last batch of a cycle to the first of the next.
-    fn at_synchronizations(&self) -> Vec<(f64, f64)> {
+    pub(crate) fn at_synchronizations(&self) -> Vec<(f64, f64)> {
         let first = self.by_cycle(|model| model.first_loss);
         let last = self.by_cycle(|model| model.last_loss);
         first.iter().skip(1).zip(&last).map(|(next, this)| (this.0, next.1 - this.1)).collect()
     }
 
     /// How far two models are apart at the end of a cycle, as a root mean square.
-    fn apart(&self) -> Vec<(f64, f64)> {
+    pub(crate) fn apart(&self) -> Vec<(f64, f64)> {
         let apart = |models: &[ModelReport]| {
             let squares: f64 = models.iter().map(|model| model.distance.powi(2)).sum();
             // The squares of all differences sum to K times those of the distances to the mean.
@@ -256,7 +254,7 @@ impl Record {
 
     /// Seconds of a model in steps, waiting for data and synchronizing; and of the judge, in
     /// statistics, evaluations and the rest.
-    fn times(&self) -> [[f64; 3]; 2] {
+    pub(crate) fn times(&self) -> [[f64; 3]; 2] {
         let models = || self.cycles.iter().flat_map(|cycle| &cycle.models);
         let count = self.started.num_models.max(1) as f64;
         let steps = models().map(|model| model.time.steps).sum::<f64>() / count;
@@ -330,7 +328,7 @@ impl Record {
     }
 
     /// What the final pass measured of every cycle on test, if it did.
-    fn test_curve(&self, level: Level) -> Option<Series> {
+    pub(crate) fn test_curve(&self, level: Level) -> Option<Series> {
         let best = self.summary.as_ref()?.best_on_test.as_ref()?;
         // Not the window that is best on test: nothing is chosen there.
         let of_level = best.curve.iter().filter(|point| point.1 == level.window());
@@ -340,7 +338,7 @@ impl Record {
     }
 
     /// A mean over the models by cycle.
-    fn by_cycle(&self, value: fn(&ModelReport) -> f64) -> Vec<(f64, f64)> {
+    pub(crate) fn by_cycle(&self, value: fn(&ModelReport) -> f64) -> Vec<(f64, f64)> {
         let mean = |models: &[ModelReport]| {
             models.iter().map(value).sum::<f64>() / models.len().max(1) as f64
         };
@@ -357,182 +355,8 @@ pub(crate) fn window_name(single: bool, length: Option<usize>) -> String {
     }
 }
 
-/// Figures of several runs together: curve by curve, and boxes over seeds.
-pub fn compared(records: &[Record]) -> Vec<Figure> {
-    let names = names(records);
-    let each = |points: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Series> {
-        let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
-            let by_epoch = |(cycle, y)| (record.epoch_of(cycle), y);
-            let points = points(record).into_iter().map(by_epoch).collect();
-            Series { name: name.clone(), tone: Tone::Series(number), points }
-        });
-        series.filter(|series| !series.points.is_empty()).collect()
-    };
-    let epochs = || Axis::counting("epoch");
-    let accuracy = each(&|record| record.result(|evaluation| evaluation.top1));
-    let marks: Vec<Mark> = records
-        .iter()
-        .filter_map(|record| {
-            let Mark { at: (cycle, top1), .. } = record.chosen_mark()?;
-            let label = "chosen by validation".to_owned();
-            Some(Mark { label, at: (record.epoch_of(cycle), top1) })
-        })
-        .collect();
-    let caption = "The level of each run that validation chose (of several windows, one) on the \
-                   validation images; rings mark the chosen cycles.";
-    let y = Axis::measuring("validation accuracy, %");
-    let (y, caption) = later(y, &accuracy, &marks, caption);
-    let x = epochs();
-    let mut figures: Vec<Figure> = [
-        lines(
-            "accuracy",
-            "Accuracy by epoch",
-            &caption,
-            Lines { x, y, series: accuracy, marks, ..Lines::default() },
-        ),
-        lines(
-            "validation-loss",
-            "Validation loss by epoch",
-            "Mean cross entropy of the same weights.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("cross entropy").logarithmic(),
-                series: each(&|record| record.result(|evaluation| evaluation.loss)),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "training-loss",
-            "Training loss by epoch",
-            "Mean cross entropy of the batches that were trained on.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("cross entropy").logarithmic(),
-                series: each(&|record| record.by_cycle(|model| model.loss)),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "rate",
-            "Learning rate",
-            "In the last step of each cycle.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("learning rate"),
-                series: each(&|record| {
-                    record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
-                }),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "test-accuracy",
-            "Test accuracy by epoch",
-            "The same weights, measured by the final pass: nothing was chosen by it.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("test accuracy, %"),
-                series: each(&|record| {
-                    let curve = record.test_curve(record.result_level());
-                    curve.map_or_else(Vec::new, |series| series.points)
-                }),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "outer-accuracy",
-            "Accuracy of the outer weights by epoch",
-            "The average of the models, before any window, on the validation images.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("validation accuracy, %"),
-                series: each(&|record| match record.is_single() || record.is_outer() {
-                    true => Vec::new(),
-                    false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
-                }),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "distances",
-            "How far the models are apart",
-            "Euclidean distance between the weights of two models at the end of each cycle, before \
-             they are averaged (root mean square).",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("distance"),
-                series: each(&|record| match record.is_single() {
-                    true => Vec::new(),
-                    false => record.apart(),
-                }),
-                ..Lines::default()
-            },
-        ),
-        lines(
-            "restarts",
-            "How the training loss changes at a synchronization",
-            "From the last batch of a cycle to the first of the next, which begins with the \
-             average. Below zero is down. Single batches are noisy.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("change of the batch loss"),
-                series: each(&|record| match record.goes_on_from_the_average() {
-                    true => record.at_synchronizations(),
-                    false => Vec::new(),
-                }),
-                ..Lines::default()
-            },
-        ),
-        boxes(records),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let times: Vec<(String, &str, [[f64; 3]; 2])> = names
-        .into_iter()
-        .zip(records)
-        .map(|(name, record)| (name, "its judge", record.times()))
-        .collect();
-    figures.extend(time_figure(&times));
-    figures
-}
-
-/// Names that tell runs apart: by method and seed if that does, else by folder too.
-fn names(records: &[Record]) -> Vec<String> {
-    let labels: Vec<String> = records.iter().map(Record::label).collect();
-    let unique = |label: &String| labels.iter().filter(|other| *other == label).count() == 1;
-    let name = |(record, label): (&Record, &String)| match unique(label) {
-        true => label.clone(),
-        false => format!("{} ({label})", record.name),
-    };
-    records.iter().zip(&labels).map(name).collect()
-}
-
-/// Boxes of the accuracy on test over runs that differ by their seed alone.
-fn boxes(records: &[Record]) -> Option<Figure> {
-    let tested = |record: &&Record| {
-        record.summary.as_ref().and_then(|s| s.test.chosen).map(|evaluation| evaluation.top1)
-    };
-    let groups: Vec<(String, Vec<f64>)> = groups(records)
-        .into_iter()
-        .map(|(name, runs)| (name, runs.iter().filter_map(tested).collect::<Vec<f64>>()))
-        .filter(|(_, values)| !values.is_empty())
-        .collect();
-    if groups.iter().all(|(_, values)| values.len() < 2) {
-        return None;
-    }
-    Some(Figure {
-        name: "seeds".to_owned(),
-        title: "Test accuracy over seeds".to_owned(),
-        caption: "Of the weights that validation chose: every run, their median, and from four \
-                  runs on the quartiles."
-            .to_owned(),
-        chart: Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups }),
-    })
-}
-
 /// Two bars for each run, one below the other: a model, and the judge, which works beside it.
-fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
+pub(crate) fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
     let whole = |times: &[f64; 3]| times.iter().sum::<f64>();
     let longest = runs.iter().flat_map(|run| run.2.iter().map(whole)).fold(0.0, f64::max);
     if longest <= 0.0 {
@@ -576,7 +400,7 @@ fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
 }
 
 /// A figure of lines; nothing, if there are none.
-fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure> {
+pub(crate) fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure> {
     lines.series.iter().any(|series| !series.points.is_empty()).then(|| Figure {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -587,7 +411,7 @@ fn lines(name: &str, title: &str, caption: &str, lines: Lines) -> Option<Figure>
 
 /// An axis that leaves out the steep beginning where it would press the rest flat, and a caption
 /// that says so.
-fn later(y: Axis, series: &[Series], marks: &[Mark], caption: &str) -> (Axis, String) {
+pub(crate) fn later(y: Axis, series: &[Series], marks: &[Mark], caption: &str) -> (Axis, String) {
     let range = later_range(series, marks);
     let mut points = series.iter().flat_map(|series| &series.points);
     let caption = match points.any(|point| point.1 < range.start) {
@@ -626,6 +450,7 @@ mod tests {
 
     use super::*;
     use crate::result::tests::two_windows;
+    use crate::together::compared;
 
     fn series(points: &[(f64, f64)]) -> Vec<Series> {
         vec![Series { name: "a".into(), tone: OUTER, points: points.to_vec() }]
@@ -680,35 +505,6 @@ mod tests {
         let Chart::Lines(drawn) = &several[0].chart else { panic!("lines") };
         assert_eq!(drawn.series[1].points, [(1.0, 90.0), (2.0, 90.0), (3.0, 85.0)]);
         assert_eq!(drawn.marks[1].at, (2.0, 90.0));
-    }
-
-    #[test]
-    fn several_runs_are_compared_in_all_that_they_have() {
-        let ended = |cycle, first_loss| {
-            let model = ModelReport { first_loss, last_loss: 2.0, ..ModelReport::default() };
-            CycleEnded { cycle, step: cycle as u64, models: vec![model; 2], ..Default::default() }
-        };
-        let mut hwa = two_windows(&[[(80.0, 0.5), (90.0, 0.5)], [(81.0, 0.5), (90.0, 0.4)]]);
-        hwa.cycles = vec![ended(1, 3.0), ended(2, 1.5)];
-        hwa.experiment = "method = \"hwa\"\nseed = 1\n".to_owned();
-        let grafted =
-            Record { experiment: "method = \"fg\"\nseed = 1\n".to_owned(), ..hwa.clone() };
-        assert!(hwa.restarts().is_some());
-        assert!(grafted.restarts().is_none(), "its models do not begin with the average");
-        let figures = compared(&[hwa, grafted]);
-        let lines = |name: &str| {
-            let figure = figures.iter().find(|figure| figure.name == name);
-            match &figure.unwrap_or_else(|| panic!("{name}")).chart {
-                Chart::Lines(lines) => lines.series.clone(),
-                _ => panic!("lines"),
-            }
-        };
-        assert_eq!(lines("distances").len(), 2);
-        assert_eq!(lines("outer-accuracy").len(), 2);
-        // From 2.0 at the end of the first cycle to 1.5.
-        assert_eq!(lines("restarts").len(), 1);
-        assert_eq!(lines("restarts")[0].points, [(1.0, -0.5)]);
-        assert!(figures.iter().all(|figure| figure.name != "test-accuracy"), "there is none");
     }
 
     #[test]

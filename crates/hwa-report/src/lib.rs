@@ -29,13 +29,13 @@ mod sheet;
 mod surface;
 mod svg;
 pub mod tensorboard;
+mod together;
 
 pub use axis::Axis;
 pub use bars::Bars;
 pub use boxes::Boxes;
 pub use chart::{Chart, Figure};
 pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
-pub use figures::compared;
 pub use html::is_ours;
 pub use lines::{ErrorBar, Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};
@@ -44,6 +44,7 @@ pub use record::{Process, Record};
 pub use result::Level;
 pub use sheet::{Part, Sheet};
 pub use svg::{SERIES, Tone, escaped, style_sheet};
+pub use together::compared;
 
 /// Why a figure could not be drawn.
 #[derive(Debug, thiserror::Error)]

@@ -8,11 +8,12 @@ use crate::ReportError;
 use crate::chart::Figure;
 use crate::comparison::Spread;
 use crate::differences::{differences, groups, settings as settings_of};
-use crate::figures::{compared, window_name};
+use crate::figures::window_name;
 use crate::html;
 use crate::numbers::{thousands, utc};
 use crate::record::{Process, Record};
 use crate::svg::escaped;
+use crate::together::compared;
 
 /// How a page is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,7 @@
 //! `hwa train`: an experiment from beginning to end.
 
+mod advice;
+mod asked;
 #[cfg(feature = "mpi")]
 mod ranked;
 #[cfg(not(feature = "mpi"))]
@@ -15,19 +17,21 @@ use std::sync::Mutex;
 use std::thread;
 
 use hwa_core::Weights;
-use hwa_data::{DataError, Source};
-use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig, Task};
+use hwa_data::Source;
+use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig};
 use hwa_report::{PageOptions, Process};
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    BuildTechnique, Data, Event, Experiment, ExperimentError, Identity, Interrupt, LogTable,
-    Method, Model, Observer, Outcome, Ranks, Replica, ReplicaError, Run, SealedTest, Settings,
-    Started, TrainError, beside,
+    BuildTechnique, Event, Experiment, Identity, Interrupt, Observer, Outcome, Ranks, Replica,
+    ReplicaError, Run, SealedTest, Settings, Started, TrainError, beside,
 };
 use serde_json::Value;
 
+pub(crate) use asked::{Sources, as_stored, identity, toml_string};
 pub(crate) use signals::interrupt_on_ctrl_c;
 
+use advice::explained;
+use asked::{Asked, experiment, vacant};
 use signals::Signals;
 
 use crate::about::About;
@@ -44,9 +48,6 @@ use crate::sparkline;
 use crate::summary::{describe, json_summary};
 use crate::tensorboard::TensorBoard;
 use crate::terminal::Voice;
-
-/// What `hwa train` trains without an argument.
-const DEFAULT_EXPERIMENT: &str = include_str!("../../experiments/digits-hwa.toml");
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<(), Failure> {
@@ -388,45 +389,6 @@ fn classes(names: &[String]) -> String {
     line
 }
 
-/// The error, and what can be done about it where the run directory tells.
-fn explained(error: TrainError, run: &Run<'_>) -> Failure {
-    let advice = match &error {
-        TrainError::Diverged { .. } | TrainError::NotFinite { .. } => after_divergence(run),
-        error if error.is_about_writing() => how_to_go_on(run),
-        error if error.is_about_state_in(&run.dir.state()) => how_to_go_back(run),
-        _ => return error.into(),
-    };
-    Failure::Stopped { advice, error: error.into() }
-}
-
-/// The same settings would diverge again, so that resuming is no way out.
-fn after_divergence(run: &Run<'_>) -> String {
-    let left = match run.saved_state().ok().flatten() {
-        Some(state) => {
-            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
-            let (steps, manifest) = (steps.join(", "), state.manifest.display());
-            format!("the state after step {steps} is kept: {manifest}; it would diverge again")
-        }
-        None => "no state was saved".to_owned(),
-    };
-    format!("{left}\nstart a new run with other settings")
-}
-
-/// What to remove so that a run with a damaged state goes on from another.
-fn how_to_go_back(run: &Run<'_>) -> String {
-    let go_on = format!("go on with: hwa train --resume {}", run.dir.path().display());
-    match run.manifests().unwrap_or_default().as_slice() {
-        [.., _, newest] => {
-            format!("to go back one state, remove {} and {go_on}", newest.display())
-        }
-        [only] => format!(
-            "there is no state before it: to begin again, remove {} and {go_on}",
-            only.display()
-        ),
-        [] => format!("there is no complete state: to begin again, {go_on}"),
-    }
-}
-
 /// What a run said of itself when it began. It is shown again, and only shown: what
 /// cannot be read is no reason not to go on.
 fn recorded(dir: &RunDir) -> Option<Started> {
@@ -435,248 +397,6 @@ fn recorded(dir: &RunDir) -> Option<Started> {
         Event::Started(started) => Some(started),
         _ => None,
     }
-}
-
-/// What is left of a run that could not write, and how to go on from it.
-fn how_to_go_on(run: &Run<'_>) -> String {
-    let path = run.dir.path().display();
-    // The error that led here is the one to be told.
-    let left = match run.saved_state().ok().flatten() {
-        Some(state) => {
-            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
-            let (steps, manifest) = (steps.join(", "), state.manifest.display());
-            format!("the last good state is that after step {steps}: {manifest}")
-        }
-        None => "no state was saved yet: it will begin again".to_owned(),
-    };
-    format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
-}
-
-/// An experiment, and the text and overrides it came from, for messages.
-struct Asked {
-    experiment: Experiment,
-    folder: String,
-    text: String,
-    path: PathBuf,
-    sets: Vec<String>,
-}
-
-/// Data sets that are open, so that no one is opened twice.
-#[derive(Default)]
-pub(crate) struct Sources {
-    open: Vec<(Data, Source)>,
-}
-
-impl Sources {
-    /// The data set that a table of an experiment describes.
-    pub(crate) fn open(&mut self, data: &Data) -> Result<Source, DataError> {
-        if let Some((_, source)) = self.open.iter().find(|(known, _)| known == data) {
-            return Ok(source.clone());
-        }
-        let source = hwa_data::open(&data.dataset, data.dir.as_deref(), &data.options())?;
-        self.open.push((data.clone(), source.clone()));
-        Ok(source)
-    }
-}
-
-/// Whether the last layer is that of a file or drawn anew.
-fn head(model: &Model) -> Head {
-    if model.new_head { Head::Fresh } else { Head::Kept }
-}
-
-impl Asked {
-    /// The weights of the file that the experiment names, as they are in it; that they fit
-    /// the network is found out now.
-    fn initial_weights(&self, spec: ModelSpec, task: Task) -> Result<Option<Weights>, Failure> {
-        let model = &self.experiment.model;
-        let Some(path) = &model.weights else {
-            return match model.new_head {
-                true => Err(self.wrong("model.new_head", "needs `model.weights`")),
-                false => Ok(None),
-            };
-        };
-        let advice = "; --new-head draws it anew";
-        let read = opened::read_weights(path, spec, task, head(model));
-        let adapted = read.map_err(|unusable| unusable.failure(advice))?;
-        let fresh = match adapted.fresh.as_slice() {
-            [] => String::new(),
-            fresh => format!("; drawn anew: {}", fresh.join(", ")),
-        };
-        tell(format_args!("beginning with {}{fresh}", path.display()));
-        Ok(Some(adapted.weights))
-    }
-
-    fn network(&self) -> Result<ModelSpec, Failure> {
-        self.experiment.model.name.parse().map_err(|error| match error {
-            NnError::UnknownModel { name, near, known } => {
-                let known =
-                    format!("{known}, or resnet<d> for any depth d = 6n + 2 but 50 and 152");
-                let meant = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
-                self.wrong("model.name", format!("must be one of {known}, found {name:?}{meant}"))
-            }
-            other => other.into(),
-        })
-    }
-
-    fn open(&self, sources: &mut Sources) -> Result<Source, Failure> {
-        let data = &self.experiment.data;
-        let source = sources.open(data).map_err(|error| match error {
-            DataError::UnknownName { name, known } => {
-                let known = known.join(", ");
-                self.wrong("data.dataset", format!("must be one of {known}, found {name:?}"))
-            }
-            DataError::ClassTooSmall { .. } | DataError::TooFewExamples { .. } => {
-                // What is wrong without a subset as well is not the subset's fault.
-                let whole = Data { train_examples: None, ..data.clone() };
-                let subset = data.train_examples.is_some() && sources.open(&whole).is_ok();
-                let key = if subset { "data.train_examples" } else { "data.validation" };
-                self.wrong(key, format!("asks for too many images: {error}"))
-            }
-            DataError::BadOption { key, reason } => self.wrong(key, reason),
-            other => other.into(),
-        })?;
-        if source.splits.train.is_empty() {
-            return Err(self.wrong("data.train_examples", "must leave images to train on"));
-        }
-        if source.splits.validation.is_empty() {
-            return Err(self.wrong("data.validation", "must leave images that can choose, found 0"));
-        }
-        if source.splits.test.is_empty() {
-            return Err(self.wrong("data.dataset", "has no images to test on"));
-        }
-        Ok(source)
-    }
-
-    fn wrong(&self, key: &'static str, reason: impl Into<String>) -> Failure {
-        self.located(ExperimentError::Value { key, reason: reason.into() })
-    }
-
-    fn located(&self, error: ExperimentError) -> Failure {
-        error.located(&self.text, &self.path, &self.sets).into()
-    }
-}
-
-/// The experiment that is asked for: a file, the default, or that of a run.
-fn experiment(arguments: &Train) -> Result<Asked, Failure> {
-    let mut sets = arguments.sets.clone();
-    if let Some(dir) = &arguments.data_dir {
-        sets.push(format!("data.dir={}", toml_string(dir)));
-    }
-    if let Some(file) = &arguments.weights {
-        sets.push(format!("model.weights={}", toml_string(file)));
-    }
-    if arguments.new_head {
-        sets.push("model.new_head=true".to_owned());
-    }
-    let (text, path) = match (&arguments.experiment, &arguments.resume) {
-        (Some(file), _) => {
-            (read_to_string(file).map_err(|e| Failure::Usage(e.into()))?, file.clone())
-        }
-        (None, Some(run)) => opened::stored_experiment(run)?,
-        (None, None) => (DEFAULT_EXPERIMENT.to_owned(), PathBuf::from("the default experiment")),
-    };
-    let mut experiment = Experiment::parse(&text, &path, &sets)?;
-    let as_written = Experiment::parse(&text, &path, &[]).map_or(experiment.method, |e| e.method);
-    let folder = folder_name(&experiment, as_written, &sets);
-    if let Some(run) = &arguments.resume {
-        experiment = as_in(run, experiment)?;
-    }
-    // A run can be resumed from another folder.
-    let Experiment { data, model, .. } = &mut experiment;
-    for path in [&mut data.dir, &mut model.weights].into_iter().flatten() {
-        if let Ok(absolute) = std::path::absolute(&*path) {
-            *path = absolute;
-        }
-    }
-    Ok(Asked { experiment, folder, text, path, sets })
-}
-
-/// The experiment with what a run in `run` wrote down about itself. That it is the one that
-/// the run trains is made sure of.
-fn as_in(run: &Path, experiment: Experiment) -> Result<Experiment, Failure> {
-    let (text, path) = opened::stored_experiment(run)?;
-    as_stored(&Experiment::parse(&text, &path, &[])?, run, experiment)
-}
-
-/// The experiment with what a run in `run` has `stored` about itself.
-pub(crate) fn as_stored(
-    stored: &Experiment,
-    run: &Path,
-    mut experiment: Experiment,
-) -> Result<Experiment, Failure> {
-    if experiment.data.validation.is_none() {
-        experiment.data.validation = stored.data.validation;
-    }
-    experiment.data.digest = stored.data.digest.clone();
-    experiment.model.weights = stored.model.weights.clone();
-    experiment.model.new_head = stored.model.new_head;
-    experiment = experiment.resolved();
-    ensure_same(run, stored, &experiment)?;
-    // The data may have moved since.
-    experiment.data.dir = experiment.data.dir.or_else(|| stored.data.dir.clone());
-    Ok(experiment)
-}
-
-pub(crate) fn toml_string(path: &Path) -> String {
-    Value::from(path.display().to_string()).to_string()
-}
-
-/// What must not change when a run is resumed: everything but where the data is and how
-/// much of the machine is used.
-pub(crate) fn identity(experiment: &Experiment) -> Result<String, Failure> {
-    let mut same = experiment.clone();
-    same.threads = None;
-    let usual = hwa_train::Data::default();
-    same.data.dir = None;
-    same.log = LogTable::default();
-    (same.data.cache_mib, same.data.decoders) = (usual.cache_mib, usual.decoders);
-    Ok(same.to_toml()?)
-}
-
-fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<(), Failure> {
-    let (stored, asked) = (identity(stored)?, identity(asked)?);
-    match Experiment::first_difference(&stored, &asked) {
-        None => Ok(()),
-        Some((key, was, is)) => {
-            let run = run.display();
-            Err(Failure::usage(format!(
-                "{run} is another experiment: `{key}` is {was} there, asked for is {is}"
-            )))
-        }
-    }
-}
-
-/// What the folder of a new run is called: the experiment's name, with the method
-/// and the seed if `--set` changed them, so that runs to compare can be told apart.
-fn folder_name(experiment: &Experiment, method_before: Method, sets: &[String]) -> String {
-    let is_set = |key: &str| {
-        sets.iter().any(|set| set.split_once('=').is_some_and(|(name, _)| name.trim() == key))
-    };
-    let mut name = experiment.name.clone();
-    if is_set("name") {
-        return name;
-    }
-    if is_set("data.dataset") {
-        // The name tells of other images.
-        name = format!("{}-{}", experiment.data.dataset, method_before.name());
-    }
-    if is_set("method") {
-        let (before, method) = (method_before.name(), experiment.method.name());
-        let stem = name.strip_suffix(&format!("-{before}")).unwrap_or(&name);
-        name = format!("{stem}-{method}");
-    }
-    if is_set("seed") {
-        name = format!("{name}-seed{}", experiment.seed);
-    }
-    name
-}
-
-/// `runs/<name>`, or the first `runs/<name>-<n>` that is free.
-fn vacant(name: &str) -> PathBuf {
-    let base = Path::new("runs");
-    let first = base.join(name);
-    let mut numbered = (2..).map(|n| base.join(format!("{name}-{n}")));
-    if first.exists() { numbered.find(|path| !path.exists()).unwrap_or(first) } else { first }
 }
 
 /// Whoever started this holds the other end of standard input: when it is let go, on purpose
@@ -738,23 +458,5 @@ mod tests {
         let many = classes(&names(1000));
         assert!(many.starts_with("1000 classes: class 0, ") && many.ends_with(", ..."), "{many}");
         assert!(many.len() <= 80 && classes(&["x".repeat(90), "y".into()]) == "2 classes: ...");
-    }
-
-    #[test]
-    fn folders_are_named_by_what_was_set() {
-        for (sets, expected) in [
-            (vec![], "digits-hwa"),
-            (vec!["method=sgd"], "digits-sgd"),
-            (vec!["seed=2"], "digits-hwa-seed2"),
-            (vec!["method = \"swa\"", "seed=3", "hwa.num_models=3"], "digits-swa-seed3"),
-            (vec!["name=mine", "seed=3"], "mine"),
-            (vec!["data.dataset=folder"], "folder-hwa"),
-            (vec!["data.dataset=folder", "method=sgd"], "folder-sgd"),
-        ] {
-            let sets: Vec<String> = sets.into_iter().map(str::to_owned).collect();
-            let path = Path::new("default");
-            let experiment = Experiment::parse(DEFAULT_EXPERIMENT, path, &sets).unwrap();
-            assert_eq!(folder_name(&experiment, Method::Hwa, &sets), expected);
-        }
     }
 }

@@ -1,0 +1,222 @@
+//! The figures of several runs.
+
+use crate::axis::Axis;
+use crate::boxes::Boxes;
+use crate::chart::{Chart, Figure};
+use crate::differences::groups;
+use crate::figures::{later, lines, time_figure};
+use crate::lines::{Lines, Mark, Series};
+use crate::record::Record;
+use crate::result::Level;
+use crate::svg::Tone;
+
+/// Figures of several runs together: curve by curve, and boxes over seeds.
+pub fn compared(records: &[Record]) -> Vec<Figure> {
+    let names = names(records);
+    let each = |points: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Series> {
+        let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
+            let by_epoch = |(cycle, y)| (record.epoch_of(cycle), y);
+            let points = points(record).into_iter().map(by_epoch).collect();
+            Series { name: name.clone(), tone: Tone::Series(number), points }
+        });
+        series.filter(|series| !series.points.is_empty()).collect()
+    };
+    let epochs = || Axis::counting("epoch");
+    let accuracy = each(&|record| record.result(|evaluation| evaluation.top1));
+    let marks: Vec<Mark> = records
+        .iter()
+        .filter_map(|record| {
+            let Mark { at: (cycle, top1), .. } = record.chosen_mark()?;
+            let label = "chosen by validation".to_owned();
+            Some(Mark { label, at: (record.epoch_of(cycle), top1) })
+        })
+        .collect();
+    let caption = "The level of each run that validation chose (of several windows, one) on the \
+                   validation images; rings mark the chosen cycles.";
+    let y = Axis::measuring("validation accuracy, %");
+    let (y, caption) = later(y, &accuracy, &marks, caption);
+    let x = epochs();
+    let mut figures: Vec<Figure> = [
+        lines(
+            "accuracy",
+            "Accuracy by epoch",
+            &caption,
+            Lines { x, y, series: accuracy, marks, ..Lines::default() },
+        ),
+        lines(
+            "validation-loss",
+            "Validation loss by epoch",
+            "Mean cross entropy of the same weights.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series: each(&|record| record.result(|evaluation| evaluation.loss)),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "training-loss",
+            "Training loss by epoch",
+            "Mean cross entropy of the batches that were trained on.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("cross entropy").logarithmic(),
+                series: each(&|record| record.by_cycle(|model| model.loss)),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "rate",
+            "Learning rate",
+            "In the last step of each cycle.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("learning rate"),
+                series: each(&|record| {
+                    record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "test-accuracy",
+            "Test accuracy by epoch",
+            "The same weights, measured by the final pass: nothing was chosen by it.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("test accuracy, %"),
+                series: each(&|record| {
+                    let curve = record.test_curve(record.result_level());
+                    curve.map_or_else(Vec::new, |series| series.points)
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "outer-accuracy",
+            "Accuracy of the outer weights by epoch",
+            "The average of the models, before any window, on the validation images.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("validation accuracy, %"),
+                series: each(&|record| match record.is_single() || record.is_outer() {
+                    true => Vec::new(),
+                    false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "distances",
+            "How far the models are apart",
+            "Euclidean distance between the weights of two models at the end of each cycle, before \
+             they are averaged (root mean square).",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("distance"),
+                series: each(&|record| match record.is_single() {
+                    true => Vec::new(),
+                    false => record.apart(),
+                }),
+                ..Lines::default()
+            },
+        ),
+        lines(
+            "restarts",
+            "How the training loss changes at a synchronization",
+            "From the last batch of a cycle to the first of the next, which begins with the \
+             average. Below zero is down. Single batches are noisy.",
+            Lines {
+                x: epochs(),
+                y: Axis::measuring("change of the batch loss"),
+                series: each(&|record| match record.goes_on_from_the_average() {
+                    true => record.at_synchronizations(),
+                    false => Vec::new(),
+                }),
+                ..Lines::default()
+            },
+        ),
+        boxes(records),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let times: Vec<(String, &str, [[f64; 3]; 2])> = names
+        .into_iter()
+        .zip(records)
+        .map(|(name, record)| (name, "its judge", record.times()))
+        .collect();
+    figures.extend(time_figure(&times));
+    figures
+}
+
+/// Names that tell runs apart: by method and seed if that does, else by folder too.
+fn names(records: &[Record]) -> Vec<String> {
+    let labels: Vec<String> = records.iter().map(Record::label).collect();
+    let unique = |label: &String| labels.iter().filter(|other| *other == label).count() == 1;
+    let name = |(record, label): (&Record, &String)| match unique(label) {
+        true => label.clone(),
+        false => format!("{} ({label})", record.name),
+    };
+    records.iter().zip(&labels).map(name).collect()
+}
+
+/// Boxes of the accuracy on test over runs that differ by their seed alone.
+fn boxes(records: &[Record]) -> Option<Figure> {
+    let tested = |record: &&Record| {
+        record.summary.as_ref().and_then(|s| s.test.chosen).map(|evaluation| evaluation.top1)
+    };
+    let groups: Vec<(String, Vec<f64>)> = groups(records)
+        .into_iter()
+        .map(|(name, runs)| (name, runs.iter().filter_map(tested).collect::<Vec<f64>>()))
+        .filter(|(_, values)| !values.is_empty())
+        .collect();
+    if groups.iter().all(|(_, values)| values.len() < 2) {
+        return None;
+    }
+    Some(Figure {
+        name: "seeds".to_owned(),
+        title: "Test accuracy over seeds".to_owned(),
+        caption: "Of the weights that validation chose: every run, their median, and from four \
+                  runs on the quartiles."
+            .to_owned(),
+        chart: Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_train::{CycleEnded, ModelReport};
+
+    use super::*;
+    use crate::result::tests::two_windows;
+
+    #[test]
+    fn several_runs_are_compared_in_all_that_they_have() {
+        let ended = |cycle, first_loss| {
+            let model = ModelReport { first_loss, last_loss: 2.0, ..ModelReport::default() };
+            CycleEnded { cycle, step: cycle as u64, models: vec![model; 2], ..Default::default() }
+        };
+        let mut hwa = two_windows(&[[(80.0, 0.5), (90.0, 0.5)], [(81.0, 0.5), (90.0, 0.4)]]);
+        hwa.cycles = vec![ended(1, 3.0), ended(2, 1.5)];
+        hwa.experiment = "method = \"hwa\"\nseed = 1\n".to_owned();
+        let grafted =
+            Record { experiment: "method = \"fg\"\nseed = 1\n".to_owned(), ..hwa.clone() };
+        assert!(hwa.restarts().is_some());
+        assert!(grafted.restarts().is_none(), "its models do not begin with the average");
+        let figures = compared(&[hwa, grafted]);
+        let lines = |name: &str| {
+            let figure = figures.iter().find(|figure| figure.name == name);
+            match &figure.unwrap_or_else(|| panic!("{name}")).chart {
+                Chart::Lines(lines) => lines.series.clone(),
+                _ => panic!("lines"),
+            }
+        };
+        assert_eq!(lines("distances").len(), 2);
+        assert_eq!(lines("outer-accuracy").len(), 2);
+        // From 2.0 at the end of the first cycle to 1.5.
+        assert_eq!(lines("restarts").len(), 1);
+        assert_eq!(lines("restarts")[0].points, [(1.0, -0.5)]);
+        assert!(figures.iter().all(|figure| figure.name != "test-accuracy"), "there is none");
+    }
+}

@@ -1,0 +1,59 @@
+//! What to do about a run that could not go on.
+
+use hwa_train::{Run, TrainError};
+
+use crate::failure::Failure;
+
+/// The error, and what can be done about it where the run directory tells.
+pub(super) fn explained(error: TrainError, run: &Run<'_>) -> Failure {
+    let advice = match &error {
+        TrainError::Diverged { .. } | TrainError::NotFinite { .. } => after_divergence(run),
+        error if error.is_about_writing() => how_to_go_on(run),
+        error if error.is_about_state_in(&run.dir.state()) => how_to_go_back(run),
+        _ => return error.into(),
+    };
+    Failure::Stopped { advice, error: error.into() }
+}
+
+/// The same settings would diverge again, so that resuming is no way out.
+fn after_divergence(run: &Run<'_>) -> String {
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the state after step {steps} is kept: {manifest}; it would diverge again")
+        }
+        None => "no state was saved".to_owned(),
+    };
+    format!("{left}\nstart a new run with other settings")
+}
+
+/// What to remove so that a run with a damaged state goes on from another.
+fn how_to_go_back(run: &Run<'_>) -> String {
+    let go_on = format!("go on with: hwa train --resume {}", run.dir.path().display());
+    match run.manifests().unwrap_or_default().as_slice() {
+        [.., _, newest] => {
+            format!("to go back one state, remove {} and {go_on}", newest.display())
+        }
+        [only] => format!(
+            "there is no state before it: to begin again, remove {} and {go_on}",
+            only.display()
+        ),
+        [] => format!("there is no complete state: to begin again, {go_on}"),
+    }
+}
+
+/// What is left of a run that could not write, and how to go on from it.
+fn how_to_go_on(run: &Run<'_>) -> String {
+    let path = run.dir.path().display();
+    // The error that led here is the one to be told.
+    let left = match run.saved_state().ok().flatten() {
+        Some(state) => {
+            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+            format!("the last good state is that after step {steps}: {manifest}")
+        }
+        None => "no state was saved yet: it will begin again".to_owned(),
+    };
+    format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
+}

@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 
 use crate::record::Record;
 
-/// What may differ between runs that are repetitions of each other: seeds, names, and what is
-/// only logged.
-const IDLE: [&str; 3] = ["seed", "name", "log"];
+/// What may differ between runs that are repetitions of each other: seeds, names, what is only
+/// logged, and where and with what they were trained, which changes no bit.
+const IDLE: [&str; 7] =
+    ["seed", "name", "log", "threads", "data.dir", "data.cache_mib", "data.decoders"];
 
 /// Every key of an experiment by its path, without those that make no other experiment.
 pub(crate) fn settings(experiment: &str) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let Ok(table) = experiment.parse::<toml::Table>() else { return settings };
-    for (key, value) in table.iter().filter(|(key, _)| !IDLE.contains(&key.as_str())) {
+    for (key, value) in &table {
         collect(key, value, &mut settings);
     }
     settings
 }
 
 fn collect(path: &str, value: &toml::Value, settings: &mut BTreeMap<String, String>) {
+    if IDLE.contains(&path) {
+        return;
+    }
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {
@@ -81,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn seeds_names_and_what_is_logged_make_no_other_group() {
+    fn seeds_names_logs_and_machines_make_no_other_group() {
         let runs = [
             record("name = \"a\"\nseed = 1\nmethod = \"hwa\"\n[log]\ntensorboard = true\n"),
-            record("name = \"b\"\nseed = 2\nmethod = \"hwa\"\n"),
+            record("seed = 2\nthreads = 1\nmethod = \"hwa\"\n[data]\ndir = \"a\"\ndecoders = 2\n"),
             record("seed = 2\nmethod = \"sgd\"\n"),
         ];
         let groups = groups(&runs);

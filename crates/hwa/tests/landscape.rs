@@ -213,7 +213,7 @@ fn what_cannot_be_drawn_says_why() {
 
 fn figures(out: &Path, arguments: &[&str]) -> Output {
     let mut command = hwa(&["figures", "--data", "digits", "--network", "resnet8", "--plain"]);
-    command.args(["--size", "3", "--images", "64", "--out"]).arg(out).args(arguments);
+    command.args(["--size", "3", "--images", "64", "--out"]).arg(out);
     for set in [
         "data.train_examples=160",
         "optimizer.batch=20",
@@ -223,7 +223,8 @@ fn figures(out: &Path, arguments: &[&str]) -> Output {
     ] {
         command.args(["--set", set]);
     }
-    command.output().unwrap()
+    // Last, so that they override.
+    command.args(arguments).output().unwrap()
 }
 
 #[test]

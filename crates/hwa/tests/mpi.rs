@@ -309,6 +309,9 @@ fn a_killed_rank_ends_the_run_and_other_numbers_of_ranks_go_on() {
         let output = ended(child);
         assert!(!output.status.success());
         assert!(ranks_of(&parts).is_empty(), "nobody is left");
+        // Nobody but the launcher can name it.
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("process rank {killed} ")), "{told}");
     }
     succeeded(&resume(0, &parts).output().unwrap());
     assert_same(&parts, &whole);

@@ -239,16 +239,22 @@ impl Record {
     /// What processes exchanged, and which share of the time that took; nothing, of a run in one
     /// process.
     fn traffic(&self) -> Option<String> {
-        let exchanged = self.cycles.iter().filter_map(|cycle| cycle.time.traffic);
+        let exchanged = || self.cycles.iter().filter_map(|cycle| cycle.time.traffic);
         let (bytes, seconds) =
-            exchanged.fold((0, 0.0), |(b, s), traffic| (b + traffic.bytes, s + traffic.seconds));
+            exchanged().fold((0, 0.0), |(b, s), traffic| (b + traffic.bytes, s + traffic.seconds));
+        let kept: u64 = exchanged().map(|traffic| traffic.kept_bytes).sum();
         let whole = self.cycles.last()?.time.elapsed;
         (bytes > 0 && whole > 0.0).then(|| {
             let (megabytes, share) = (bytes as f64 / 1e6, 100.0 * seconds / whole);
-            format!(
-                "The leading process exchanged {megabytes:.1} MB with others, in {share:.2} % of \
-                 the time."
-            )
+            let mut told = format!(
+                "The leading process exchanged {megabytes:.1} MB with others in synchronizations, \
+                 in {share:.2} % of the time."
+            );
+            if kept > 0 {
+                let kept = kept as f64 / 1e6;
+                told.push_str(&format!(" Another {kept:.1} MB came to it to be kept."));
+            }
+            told
         })
     }
 
@@ -527,7 +533,7 @@ mod tests {
     #[test]
     fn traffic_is_told_with_its_share_of_the_time() {
         let cycle = |elapsed, bytes, seconds| {
-            let traffic = Some(Traffic { bytes, seconds, ..Traffic::default() });
+            let traffic = Some(Traffic { bytes, seconds, kept_bytes: bytes, ..Traffic::default() });
             let time = CycleTime { elapsed, traffic, ..CycleTime::default() };
             CycleEnded { time, ..CycleEnded::default() }
         };
@@ -535,7 +541,8 @@ mod tests {
         assert_eq!(record.traffic(), None);
         record.cycles = vec![cycle(10.0, 1_500_000, 0.2), cycle(20.0, 2_500_000, 0.1)];
         // 0.3 of 20 seconds.
-        let told = "The leading process exchanged 4.0 MB with others, in 1.50 % of the time.";
+        let told = "The leading process exchanged 4.0 MB with others in synchronizations, in \
+                    1.50 % of the time. Another 4.0 MB came to it to be kept.";
         assert_eq!(record.traffic().as_deref(), Some(told));
         record.cycles[0].time.traffic = None;
         record.cycles[1].time.traffic = None;

@@ -88,6 +88,10 @@ fn lead(record: &Record) -> String {
     if models > 1 {
         parts.push(format!("with {models} models"));
     }
+    if !record.lost.is_empty() {
+        let lost: Vec<String> = record.lost.iter().map(usize::to_string).collect();
+        parts.push(format!("(without model {} after a while)", lost.join(", ")));
+    }
     if let Some(seed) = key("seed") {
         parts.push(format!("from seed {seed}"));
     }

@@ -23,6 +23,8 @@ pub struct Record {
     pub stopped_early: Option<usize>,
     /// Its end.
     pub summary: Option<Summary>,
+    /// The models that were left out on the way.
+    pub lost: Vec<usize>,
     /// Who trains it.
     pub process: Process,
     /// When it told something last, in seconds since 1970, if that is known.
@@ -69,9 +71,9 @@ impl Record {
             Event::Judged(judged) => self.judged.push(*judged),
             Event::StoppedEarly { cycle } => self.stopped_early = Some(cycle),
             Event::Finished(summary) => self.summary = Some(*summary),
+            Event::ReplicaLost { replica, .. } => self.lost.push(replica),
             Event::Resumed { .. }
             | Event::Stepped(_)
-            | Event::ReplicaLost { .. }
             | Event::Interrupted { .. }
             | Event::Unknown => {}
         }

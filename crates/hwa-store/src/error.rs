@@ -22,7 +22,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file is no safetensors file.
-    #[error("{} is not a safetensors file: {source}", path.display())]
+    #[error("{} is {}: {source}", path.display(), unreadable(source))]
     NotSafetensors {
         /// The file.
         path: PathBuf,
@@ -128,6 +128,16 @@ impl StoreError {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// What a file that cannot be read as safetensors is.
+fn unreadable(error: &SafeTensorError) -> &'static str {
+    match error {
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "a safetensors file that is cut off or damaged"
+        }
+        _ => "not a safetensors file",
     }
 }
 

@@ -176,8 +176,8 @@ pub enum TrainError {
     },
     /// There are more processes than models.
     #[error(
-        "{ranks} ranks are too many for {models} models: every rank needs one \
-         (hwa.num_models is the number of all)"
+        "{ranks} ranks are too many for the number of models that are trained, which is {models}: \
+         every rank needs one"
     )]
     TooManyRanks {
         /// The processes.
@@ -189,7 +189,7 @@ pub enum TrainError {
     #[error("there is no state yet that a model could be left out of")]
     NoState,
     /// A model that is to be left out is not there.
-    #[error("there is no model {model}; there are {there:?}")]
+    #[error("there is no model {model}; there are {}", listed(there))]
     NoSuchModel {
         /// The model.
         model: usize,
@@ -207,6 +207,11 @@ pub enum TrainError {
         /// What is wrong.
         reason: &'static str,
     },
+}
+
+/// Numbers in a row.
+fn listed(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl TrainError {

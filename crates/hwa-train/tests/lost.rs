@@ -182,7 +182,7 @@ fn what_is_not_there_cannot_be_left_out() {
     let technique = |_| Box::new(Averaging::default()) as Box<dyn Technique>;
     interrupted(&run, &settings, &technique, 8);
     let refused = |models: &[usize]| leave_out(&run, &settings, models, 1).unwrap_err().to_string();
-    assert_eq!(refused(&[3]), "there is no model 3; there are [0, 1, 2]");
+    assert_eq!(refused(&[3]), "there is no model 3; there are 0, 1, 2");
     assert_eq!(refused(&[0, 1, 2]), "no model would be left");
     leave_out(&run, &settings, &[2], 1).unwrap();
     // Once more is no mistake: a job that is started again says the same again.

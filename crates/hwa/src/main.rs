@@ -44,7 +44,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// Several ranks of any other command would do the same at once.
+fn ensure_alone(command: &Command) -> Result<(), Failure> {
+    let knows_ranks = match command {
+        Command::Train(_) => true,
+        #[cfg(feature = "mpi")]
+        Command::Bench(BenchCommand::Sync(_)) => true,
+        _ => false,
+    };
+    match hwa_mpi::launched().and_then(|launch| launch.ranks) {
+        Some(ranks @ 2..) if !knows_ranks => Err(Failure::usage(format!(
+            "{ranks} ranks were started, and would all do the same; only `hwa train` shares its work"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn run(command: Command) -> Result<(), Failure> {
+    ensure_alone(&command)?;
     match command {
         Command::Train(arguments) => commands::train::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant, SystemTime};
 use hwa_report::{Page, PageOptions, Process, Record, ReportError, page};
 use hwa_store::{RunDir, StoreError, read_to_string, write_atomically};
 use hwa_train::{Event, Observer};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::tell;
 
+/// How a run without a result ended, in its folder.
+const ENDED: &str = "ended.json";
 /// How deep runs are looked for below a folder.
 const DEEPEST: usize = 5;
 /// A page is made again at most so often while a run is under way.
@@ -34,7 +37,7 @@ pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
     record.environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
     if record.summary.is_none() {
         let there = RunDir::is_in_use(run);
-        record.process = if there { Process::There } else { Process::Gone };
+        record.process = if there { Process::There } else { how_it_ended(run) };
         record.heard = changed(&events);
     }
     Ok(record)
@@ -46,8 +49,32 @@ fn changed(path: &Path) -> Option<u64> {
     Some(at.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// Writes the page of a run that its own process leaves without a result.
+/// What became of a run that has no result and no process.
+fn how_it_ended(run: &Path) -> Process {
+    let told = read_to_string(&run.join(ENDED)).ok();
+    let ended = told.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    match ended {
+        Some(ended) => match ended.get("failed").and_then(Value::as_str) {
+            Some(reason) => Process::Failed(reason.to_owned()),
+            None => Process::Interrupted,
+        },
+        None => Process::Gone,
+    }
+}
+
+/// A run that goes on has not ended.
+pub(crate) fn goes_on(run: &Path) {
+    drop(fs::remove_file(run.join(ENDED)));
+}
+
+/// Writes the page of a run that its own process leaves without a result, and for later pages how
+/// it ended.
 pub(crate) fn write_left(run: &Path, process: Process) -> Result<(), Failure> {
+    let ended = match &process {
+        Process::Failed(reason) => json!({ "failed": reason }),
+        _ => json!({ "failed": null }),
+    };
+    write_atomically(&run.join(ENDED), |file| writeln!(file, "{ended}"))?;
     let name = names(&[run.to_owned()]).remove(0);
     let record = Record { process, ..record(run, &name)? };
     let page = page(&[record], PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;

@@ -38,6 +38,13 @@ fn is_run(folder: &Path) -> bool {
 /// time. Of a run only its outer weights are taken.
 pub(crate) fn ensure_apart(series: &[PathBuf], out: &Path) -> Result<(), Failure> {
     let file = real(out);
+    if let Some(run) = run_that_owns(&file) {
+        return Err(Failure::usage(format!(
+            "{} is a place for files of the run {}; --out names another one",
+            out.display(),
+            run.display()
+        )));
+    }
     let near: Vec<&Path> = file.ancestors().skip(1).take(2).collect();
     let is_of_run = |folder: &Path| {
         is_run(folder) || folder.ends_with("checkpoints") && folder.parent().is_some_and(is_run)
@@ -56,12 +63,48 @@ pub(crate) fn ensure_apart(series: &[PathBuf], out: &Path) -> Result<(), Failure
     }
 }
 
+/// The run whose own files are at such a place: its checkpoints, its states and its result.
+fn run_that_owns(file: &Path) -> Option<&Path> {
+    let folder = file.parent()?;
+    let inside = folder.ends_with("checkpoints") || folder.ends_with("state");
+    let result = file.file_name().is_some_and(|name| name == "best.safetensors");
+    let run = if inside { folder.parent() } else { Some(folder).filter(|_| result) };
+    run.filter(|run| is_run(run))
+}
+
+/// What can be asked for by mistake where runs are concerned.
+fn ensure_sensible(paths: &[PathBuf]) -> Result<(), Failure> {
+    for path in paths {
+        let shown = path.display();
+        let folder = real(path);
+        if !folder.exists() {
+            return Err(Failure::usage(format!(
+                "{shown} is not there; expected a file, a folder of checkpoints or a run"
+            )));
+        }
+        if paths.len() > 1 && is_run(&folder) {
+            return Err(Failure::usage(format!(
+                "{shown} is a run, and a run is averaged alone; name files in its checkpoints/ to \
+                 take them beside others"
+            )));
+        }
+        if folder.ends_with("state") && folder.parent().is_some_and(is_run) {
+            return Err(Failure::usage(format!(
+                "{shown} is where a run keeps what it goes on from; name the run itself for its \
+                 outer weights"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Opens a series, and says what is not as one may think.
 pub(crate) fn open(
     paths: &[PathBuf],
     order: OrderBy,
     key: Option<&str>,
 ) -> Result<Series, Failure> {
+    ensure_sensible(paths)?;
     let series = Series::open_entry(paths, order.into(), key)?;
     tell_of_names_without_number(&series);
     if series.is_by_number_in_name() {
@@ -270,6 +313,29 @@ mod tests {
         let kinds = told(&["e-1.pt", "e-1.safetensors", "e-2.pt", "e-2.safetensors"]);
         assert!(kinds[0].starts_with("e-1.pt and e-1.safetensors differ in their endings alone"));
         assert_eq!(kinds[1..], ["... and 1 more like that"]);
+    }
+
+    #[test]
+    fn places_of_a_run_are_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = real(folder.path()).join("run");
+        for below in ["checkpoints", "state"] {
+            fs::create_dir_all(run.join(below)).unwrap();
+        }
+        let owner = |name: &str| run_that_owns(&run.join(name)).map(Path::to_owned);
+        let series = [run.join("checkpoints")];
+        assert_eq!(owner("checkpoints/mean.safetensors"), None, "any folder of checkpoints");
+        fs::write(run.join("experiment.toml"), "").unwrap();
+        for name in ["checkpoints/outer-000013.safetensors", "state/a", "best.safetensors"] {
+            assert_eq!(owner(name), Some(run.clone()), "{name}");
+            assert!(ensure_apart(&series, &run.join(name)).is_err(), "{name}");
+        }
+        assert_eq!(owner("mean.safetensors"), None);
+        let refused = |paths: &[PathBuf]| ensure_sensible(paths).unwrap_err().to_string();
+        assert!(refused(&[run.clone(), folder.path().to_owned()]).contains("averaged alone"));
+        assert!(refused(&[run.join("state")]).contains("name the run itself"));
+        assert!(refused(&[run.join("nothing")]).contains("is not there"));
+        assert!(ensure_sensible(&[run]).is_ok());
     }
 
     #[test]

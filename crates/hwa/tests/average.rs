@@ -308,7 +308,7 @@ fn what_cannot_be_averaged_is_said_before_anything_is_written() {
     let (place, _) = series(folder.path(), &[1.0]);
     let out = folder.path().join("mean.safetensors");
     failed(&average(&place, &out, &[]), 2, "is the only checkpoint: an average needs two or more");
-    failed(&average(&folder.path().join("nothing"), &out, &[]), 1, "cannot read");
+    failed(&average(&folder.path().join("nothing"), &out, &[]), 2, "is not there");
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     failed(&average(&empty, &out, &[]), 2, "holds no checkpoints");

@@ -339,7 +339,7 @@ fn weights_that_do_not_fit_name_the_tensor() {
     let cut = folder.path().join("cut.safetensors");
     let bytes = fs::read(&best).unwrap();
     fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
-    failed(&evaluate("resnet8", &cut), 1, "is not a safetensors file");
+    failed(&evaluate("resnet8", &cut), 1, "is a safetensors file that is cut off or damaged");
     // PyTorch's files come the same way: this one holds two layers, that one a command.
     let saved = |name| Path::new("../hwa-store/tests/golden").join(name);
     failed(&evaluate("resnet8", &saved("training.pth")), 1, "missing: `bn1.bias`");
@@ -466,7 +466,8 @@ fn a_closed_pipe_does_not_stop_training() {
 #[test]
 fn divergence_names_the_model() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = short_train(&folder.path().join("run"));
+    let run = folder.path().join("run");
+    let mut command = short_train(&run);
     command.args(["--set", "optimizer.rate=1e30"]);
     let output = command.output().unwrap();
     failed(&output, 1, "diverged");
@@ -475,6 +476,10 @@ fn divergence_names_the_model() {
     assert!(message.contains("`schedule.warmup`"), "{message}");
     assert!(message.contains("no state was saved"), "{message}");
     assert!(!message.contains("--resume"), "it would diverge again: {message}");
+    // A page that is made later knows it too.
+    succeeded(&hwa(&["report"]).arg(&run).output().unwrap());
+    let page = fs::read_to_string(run.join("report/index.html")).unwrap();
+    assert!(page.contains("failed</span>: ") && page.contains("diverged"), "{page}");
 }
 
 /// A limit on file sizes stands in for a full disk: the write fails half-way.
@@ -707,8 +712,15 @@ fn a_run_goes_on_without_a_model_that_is_left_out() {
     let resume = |without: &str| {
         hwa(&["train", "--json", "--without-replica", without, "--resume"]).arg(&run).output()
     };
-    failed(&resume("2").unwrap(), 2, "there is no model 2; there are [0, 1]");
-    succeeded(&resume("1").unwrap());
+    let page = || fs::read_to_string(run.join("report/index.html")).unwrap();
+    let before = page();
+    failed(&resume("2").unwrap(), 2, "there is no model 2; there are 0, 1");
+    assert_eq!(page(), before, "a slip of the finger changes nothing");
+    let output = resume("1").unwrap();
+    succeeded(&output);
+    let told = text(&output.stderr);
+    assert!(told.contains("1 of 2 models go on; left out: model 1"), "{told}");
+    assert!(page().contains("with 2 models (without model 1 after a while)"));
     let summary = fs::read_to_string(run.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
     assert_eq!(summary["test"]["inner"].as_array().map(Vec::len), Some(1), "{summary}");
@@ -729,6 +741,8 @@ fn without_mpi_ranks_do_not_train_beside_each_other() {
         command.env("OMPI_COMM_WORLD_SIZE", ranks).output().unwrap()
     };
     failed(&launched("2"), 2, "built without MPI");
+    let twice = hwa(&["models"]).env("OMPI_COMM_WORLD_SIZE", "2").output().unwrap();
+    failed(&twice, 2, "2 ranks were started, and would all do the same");
     // One rank is as good as none, and comes as far as the experiment.
     failed(&launched("1"), 2, "nonsense");
 }

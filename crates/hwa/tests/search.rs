@@ -508,7 +508,7 @@ fn what_cannot_be_searched_is_said_before_anything_is_written() {
     failed(&plain(&["--model", "resnet8"], &bench.series()), 2, "--data");
     let zoo = ["--model", "resnet8", "--data", "digits"];
     failed(&plain(&zoo, &bench.series()), 1, "as resnet8: ");
-    failed(&plain(&zoo, &bench.at("nowhere")), 1, "cannot read");
+    failed(&plain(&zoo, &bench.at("nowhere")), 2, "is not there");
     let within = bench.search("series/found", &[]);
     failed(&within, 2, "lies in the folder of the checkpoints");
     failed(&bench.search("series", &[]), 2, "lies in the folder of the checkpoints");

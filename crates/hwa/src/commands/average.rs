@@ -122,7 +122,15 @@ fn ensure_writable(arguments: &Average) -> Result<(), Failure> {
             "{shown}: what is written is a safetensors file; name it {better}"
         )));
     }
-    ensure_apart(&arguments.series, out)
+    ensure_apart(&arguments.series, out)?;
+    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent.filter(|parent| !parent.is_dir()) {
+        Some(parent) => {
+            let parent = parent.display();
+            Err(Failure::usage(format!("{shown}: there is no folder {parent}; make it first")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The file of the window at a number.

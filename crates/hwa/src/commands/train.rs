@@ -106,7 +106,9 @@ impl Planned {
         let summary = match outcome {
             Ok(Outcome::Finished(summary)) => summary,
             Ok(Outcome::Interrupted { .. }) => return leave(dir, Process::Interrupted),
-            Err(failure) => return leave(dir, Process::Failed(failure.to_string())),
+            // What was asked for cannot be: the run is as it was.
+            Err(Failure::Usage(_)) => return,
+            Err(failure) => return leave(dir, Process::Failed(self.reason(failure))),
         };
         if !finished || !dir.page().exists() {
             draw_or_say_why_not(dir);
@@ -238,6 +240,29 @@ impl Planned {
         format!("{name}: method {}, seed {seed}", method.name())
     }
 
+    /// That not all models of the run are trained, if that is so.
+    fn told_of_models(&self) -> Option<String> {
+        let all = self.settings.plan.num_models.get();
+        let lost = (0..all).filter(|model| !self.models.contains(model));
+        let lost: Vec<String> = lost.map(|model| model.to_string()).collect();
+        (!lost.is_empty()).then(|| {
+            let left = self.models.len();
+            format!("{left} of {all} models go on; left out: model {}", lost.join(", "))
+        })
+    }
+
+    /// Why it failed, for its page. Where ranks end each other, the first reason may be another's.
+    fn reason(&self, failure: &Failure) -> String {
+        let asked = self.signals.as_ref().is_some_and(|signals| signals.interrupt.is_requested());
+        match asked && self.ranks.len() > 1 {
+            true => format!(
+                "rank 0 was asked to end, maybe because another rank had failed, which then said \
+                 why; after that: {failure}"
+            ),
+            false => failure.to_string(),
+        }
+    }
+
     /// What one model is judged by.
     fn offers(&self) -> &'static str {
         (self.technique)(0).offers()
@@ -280,6 +305,9 @@ impl Planned {
         let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded);
         tell(self.title(dir.path().display()));
         tell(classes(&self.source.class_names));
+        if let Some(told) = self.told_of_models() {
+            tell(told);
+        }
         let interrupt = match &self.signals {
             Some(signals) => signals.saying(voice),
             None => interrupt_on_ctrl_c(voice)?,
@@ -324,6 +352,9 @@ impl Planned {
             Ok(())
         };
         let prepared = beside(&mut ranks, prepare).map_err(TrainError::from).flatten();
+        if prepared.is_ok() {
+            pages::goes_on(dir.path());
+        }
         let outcome = prepared.and_then(|()| match &mut ranks {
             None => run.train(),
             Some(ranks) => run.train_with(ranks),

@@ -195,7 +195,9 @@ impl Answer {
         }
         let name = name(usual);
         let digits = self.digits();
-        let shown = |gain: Option<f64>| gain.map(|gain| format!("{gain:+.digits$}"));
+        // The difference as it is: where a low score is good, a good one is below zero.
+        let sign = if self.goal == Goal::Low { -1.0 } else { 1.0 };
+        let shown = |gain: Option<f64>| gain.map(|gain| format!("{:+.digits$}", sign * gain));
         let validation = shown(self.gain(|line| Some(line.validation))).unwrap_or_default();
         let count = self.evaluations;
         let chosen =
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(low.json()["gain"], json!({ "validation": 0.5, "test": -0.25 }));
         assert_eq!(
             low.sentence(),
-            "beside the last 20: +0.5000 on validation, the best of 7 evaluations; -0.2500 on \
+            "beside the last 20: -0.5000 on validation, the best of 7 evaluations; +0.2500 on \
              test, which chose nothing"
         );
         let again = Answer { read_before: true, ..low };
@@ -306,7 +308,7 @@ mod tests {
         let low = Answer { goal: Goal::Low, usual: vec![default, closer], ..high };
         assert_eq!(low.json()["gain"], json!({ "validation": 0.125, "test": -0.25 }));
         assert!(
-            low.sentence().starts_with("beside the mean of all: +0.1250"),
+            low.sentence().starts_with("beside the mean of all: -0.1250"),
             "{}",
             low.sentence()
         );

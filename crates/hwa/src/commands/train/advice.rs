@@ -8,7 +8,9 @@ use crate::failure::Failure;
 pub(super) fn explained(error: TrainError, run: &Run<'_>) -> Failure {
     let advice = match &error {
         TrainError::Diverged { .. } | TrainError::NotFinite { .. } => after_divergence(run),
-        error if error.is_about_writing() => how_to_go_on(run),
+        error if error.is_about_writing() => how_to_go_on(run, "when there is room, "),
+        // A rank is gone, and the cause with it.
+        TrainError::Collective(_) => how_to_go_on(run, ""),
         error if error.is_about_state_in(&run.dir.state()) => how_to_go_back(run),
         _ => return error.into(),
     };
@@ -43,8 +45,8 @@ fn how_to_go_back(run: &Run<'_>) -> String {
     }
 }
 
-/// What is left of a run that could not write, and how to go on from it.
-fn how_to_go_on(run: &Run<'_>) -> String {
+/// What is left of a run that could not go on for a reason outside of it, and how to go on from it.
+fn how_to_go_on(run: &Run<'_>, when: &str) -> String {
     let path = run.dir.path().display();
     // The error that led here is the one to be told.
     let left = match run.saved_state().ok().flatten() {
@@ -55,5 +57,5 @@ fn how_to_go_on(run: &Run<'_>) -> String {
         }
         None => "no state was saved yet: it will begin again".to_owned(),
     };
-    format!("{left}\nwhen there is room, go on with: hwa train --resume {path}")
+    format!("{left}\n{when}go on with: hwa train --resume {path}")
 }

@@ -73,6 +73,7 @@ fn take_part(
     ranks: &mut Ranks<'_>,
 ) -> Result<(), Failure> {
     let signals = match ranks.rank() {
+        0 if ranks.size() > 1 => Signals::heed_among_ranks()?,
         0 => Signals::heed()?,
         // Rank 0 says when to leave, and whoever started the ranks can end them.
         _ => Signals::pass_on()?,
@@ -328,6 +329,8 @@ mod tests {
     fn more_ranks_than_models_are_refused() {
         let refused = places(&[hello("a", ""), hello("b", "")], &[1]).unwrap_err();
         assert!(matches!(refused, Failure::Usage(_)));
-        assert!(refused.to_string().starts_with("2 ranks are too many for 1 models"));
+        assert!(refused.to_string().starts_with(
+            "2 ranks are too many for the number of models that are trained, which is 1"
+        ));
     }
 }

@@ -25,12 +25,26 @@ pub(super) struct Signals {
 impl Signals {
     /// The first asks for an interrupt, the second leaves at once.
     pub(super) fn heed() -> Result<Self, Failure> {
+        Self::heed_with(
+            "interrupted: finishing what is under way and saving (again to leave at once)",
+        )
+    }
+
+    /// The same of a rank among others. A launcher sends the signal too when a rank is gone, and
+    /// then nothing can be saved.
+    #[cfg(feature = "mpi")]
+    pub(super) fn heed_among_ranks() -> Result<Self, Failure> {
+        Self::heed_with(
+            "asked to end, by somebody or by the launcher because a rank is gone: saving, if all \
+             ranks are there (again to leave at once)",
+        )
+    }
+
+    fn heed_with(words: &'static str) -> Result<Self, Failure> {
         let voice = Arc::<OnceLock<Voice>>::default();
         let heard = Arc::clone(&voice);
         let interrupt = interrupt_with(move |signals| match (signals, heard.get()) {
-            (1, Some(voice)) => voice.say(
-                "interrupted: finishing what is under way and saving (again to leave at once)",
-            ),
+            (1, Some(voice)) => voice.say(words),
             (1, None) => {}
             _ => exit(130),
         })?;

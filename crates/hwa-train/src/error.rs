@@ -176,8 +176,8 @@ pub enum TrainError {
     },
     /// There are more processes than models.
     #[error(
-        "{ranks} ranks are too many for the number of models that are trained, which is {models}: \
-         every rank needs one"
+        "{ranks} ranks are too many for {models} models: every rank needs one of those that are \
+         trained"
     )]
     TooManyRanks {
         /// The processes.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hwa_train::{Evaluation, JudgeTime, Judged, ModelReport};
+use hwa_train::{Evaluation, JudgeTime, Judged, Method, ModelReport};
 
 use crate::axis::Axis;
 use crate::bars::Bars;
@@ -162,9 +162,12 @@ impl Record {
         )
     }
 
-    /// Whether models begin a cycle with the average of all: grafted ones do not.
+    /// Whether there are models that begin a cycle with the average of all. Of a method that is not
+    /// known here it is believed.
     pub(crate) fn goes_on_from_the_average(&self) -> bool {
-        !self.is_single() && self.key("method").as_deref() != Some("fg")
+        let name = self.key("method");
+        let method = Method::ALL.into_iter().find(|method| Some(method.name()) == name.as_deref());
+        !self.is_single() && method.is_none_or(Method::restarts_from_the_average)
     }
 
     /// From the last batch of a cycle to the first of the next.

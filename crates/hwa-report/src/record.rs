@@ -110,8 +110,9 @@ impl Record {
         step as f64 / self.started.steps_per_epoch.max(1) as f64
     }
 
-    /// Epochs at the end of a cycle: runs may have cycles of different length.
-    pub(crate) fn epoch_of(&self, cycle: f64) -> f64 {
+    /// Epochs at the end of a cycle, by which runs with cycles of different length are compared; of one
+    /// that is not in the log, its number.
+    pub fn epoch_of(&self, cycle: f64) -> f64 {
         // They are in order.
         let found = self.cycles.binary_search_by(|ended| (ended.cycle as f64).total_cmp(&cycle));
         found.map_or(cycle, |index| self.epoch(self.cycles[index].step))

@@ -10,10 +10,13 @@ use crate::record::Record;
 use crate::result::Level;
 use crate::svg::Tone;
 
+/// What is drawn of a run, by cycle.
+type Points<'a> = &'a dyn Fn(&Record) -> Vec<(f64, f64)>;
+
 /// Figures of several runs together: curve by curve, and boxes over seeds.
 pub fn compared(records: &[Record]) -> Vec<Figure> {
     let names = names(records);
-    let each = |points: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Series> {
+    let each = |points: Points<'_>| -> Vec<Series> {
         let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
             let by_epoch = |(cycle, y)| (record.epoch_of(cycle), y);
             let points = points(record).into_iter().map(by_epoch).collect();
@@ -22,6 +25,14 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
         series.filter(|series| !series.points.is_empty()).collect()
     };
     let epochs = || Axis::counting("epoch");
+    let plain = |name: &str, title: &str, caption: &str, y: Axis, points: Points<'_>| {
+        lines(
+            name,
+            title,
+            caption,
+            Lines { x: epochs(), y, series: each(points), ..Lines::default() },
+        )
+    };
     let accuracy = each(&|record| record.result(|evaluation| evaluation.top1));
     let marks: Vec<Mark> = records
         .iter()
@@ -43,97 +54,67 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
             &caption,
             Lines { x, y, series: accuracy, marks, ..Lines::default() },
         ),
-        lines(
+        plain(
             "validation-loss",
             "Validation loss by epoch",
             "Mean cross entropy of the same weights.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("cross entropy").logarithmic(),
-                series: each(&|record| record.result(|evaluation| evaluation.loss)),
-                ..Lines::default()
-            },
+            Axis::measuring("cross entropy").logarithmic(),
+            &|record| record.result(|evaluation| evaluation.loss),
         ),
-        lines(
+        plain(
             "training-loss",
             "Training loss by epoch",
             "Mean cross entropy of the batches that were trained on.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("cross entropy").logarithmic(),
-                series: each(&|record| record.by_cycle(|model| model.loss)),
-                ..Lines::default()
-            },
+            Axis::measuring("cross entropy").logarithmic(),
+            &|record| record.by_cycle(|model| model.loss),
         ),
-        lines(
+        plain(
             "rate",
             "Learning rate",
             "In the last step of each cycle.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("learning rate"),
-                series: each(&|record| {
-                    record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect()
-                }),
-                ..Lines::default()
-            },
+            Axis::measuring("learning rate"),
+            &|record| record.cycles.iter().map(|c| (c.cycle as f64, c.rate)).collect(),
         ),
-        lines(
+        plain(
             "test-accuracy",
             "Test accuracy by epoch",
             "The same weights, measured by the final pass: nothing was chosen by it.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("test accuracy, %"),
-                series: each(&|record| {
-                    let curve = record.test_curve(record.result_level());
-                    curve.map_or_else(Vec::new, |series| series.points)
-                }),
-                ..Lines::default()
+            Axis::measuring("test accuracy, %"),
+            &|record| {
+                let curve = record.test_curve(record.result_level());
+                curve.map_or_else(Vec::new, |series| series.points)
             },
         ),
-        lines(
+        plain(
             "outer-accuracy",
             "Accuracy of the outer weights by epoch",
             "The average of the models, before any window, on the validation images.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("validation accuracy, %"),
-                series: each(&|record| match record.is_single() || record.is_outer() {
-                    true => Vec::new(),
-                    false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
-                }),
-                ..Lines::default()
+            Axis::measuring("validation accuracy, %"),
+            &|record| match record.is_single() || record.is_outer() {
+                true => Vec::new(),
+                false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
             },
         ),
-        lines(
+        plain(
             "distances",
             "How far the models are apart",
             "Euclidean distance between the weights of two models at the end of each cycle, before \
              they are averaged (root mean square).",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("distance"),
-                series: each(&|record| match record.is_single() {
-                    true => Vec::new(),
-                    false => record.apart(),
-                }),
-                ..Lines::default()
+            Axis::measuring("distance"),
+            &|record| match record.is_single() {
+                true => Vec::new(),
+                false => record.apart(),
             },
         ),
-        lines(
+        plain(
             "restarts",
             "How the training loss changes at a synchronization",
             "From the last batch of a cycle to the first of the next, which begins with the \
              average. Below zero is down. Single batches are noisy.",
-            Lines {
-                x: epochs(),
-                y: Axis::measuring("change of the batch loss"),
-                series: each(&|record| match record.goes_on_from_the_average() {
-                    true => record.at_synchronizations(),
-                    false => Vec::new(),
-                }),
-                ..Lines::default()
+            Axis::measuring("change of the batch loss"),
+            &|record| match record.goes_on_from_the_average() {
+                true => record.at_synchronizations(),
+                false => Vec::new(),
             },
         ),
         boxes(records),

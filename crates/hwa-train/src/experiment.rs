@@ -125,6 +125,11 @@ impl Method {
         matches!(self, Self::Online | Self::Hwa | Self::Fg)
     }
 
+    /// Whether its models begin every cycle with the average of all.
+    pub fn restarts_from_the_average(self) -> bool {
+        !matches!(self, Self::Fg | Self::Ema | Self::Lookahead)
+    }
+
     /// Whether it slides a window over outer weights.
     pub fn has_window(self) -> bool {
         matches!(self, Self::Lawa | Self::Hwa)

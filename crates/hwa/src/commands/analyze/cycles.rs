@@ -71,7 +71,7 @@ pub(crate) fn choose(
     for cycle in stock.cycles(asked, &mut chosen.notes)? {
         stock.add(cycle, plan, &mut chosen)?;
     }
-    if matches!(method, Method::Fg | Method::Ema | Method::Lookahead) {
+    if !method.restarts_from_the_average() {
         chosen.notes.push(format!(
             "models do not go on from the average with method {}: the start of a cycle is the \
              average of the one before, where no model stands",

@@ -12,19 +12,12 @@ type Points = Vec<(f64, f64)>;
 const BLUES: (usize, usize) = (2, 5);
 const REDS: (usize, usize) = (1, 4);
 
-/// The epoch at which a cycle ends.
-fn epoch(record: &Record, cycle: usize) -> f64 {
-    let started = &record.started;
-    let steps = (cycle as u64).saturating_mul(started.sync_period).min(started.max_steps);
-    steps as f64 / started.steps_per_epoch.max(1) as f64
-}
-
 /// Accuracy on test by epoch, as the final pass measured it: of a window, or of the outer weights.
 fn on_test(record: &Record, window: Option<usize>) -> Points {
     let curve = record.summary.as_ref().and_then(|summary| summary.best_on_test.as_ref());
     let curve = curve.map_or(&[][..], |best| &best.curve);
     let of_window = curve.iter().filter(|(_, of, _)| *of == window);
-    of_window.map(|(cycle, _, top1)| (epoch(record, *cycle), *top1)).collect()
+    of_window.map(|(cycle, _, top1)| (record.epoch_of(*cycle as f64), *top1)).collect()
 }
 
 /// The same of the level that validation chose.
@@ -34,7 +27,7 @@ fn result_on_test(record: &Record) -> Points {
 
 fn on_training(record: &Record) -> Points {
     let judged = record.judged.iter();
-    judged.filter_map(|j| Some((epoch(record, j.cycle), j.train?.top1))).collect()
+    judged.filter_map(|j| Some((record.epoch_of(j.cycle as f64), j.train?.top1))).collect()
 }
 
 fn series(name: impl Into<String>, tone: usize, points: Points) -> Series {
@@ -128,7 +121,7 @@ fn timed(record: &Record, points: &[(f64, f64)]) -> Points {
         let models = cycle.models.iter().map(|model| model.time.steps + model.time.data);
         seconds += models.sum::<f64>() / cycle.models.len().max(1) as f64;
         seconds += cycle.time.synchronization;
-        at.push((epoch(record, cycle.cycle), seconds / 60.0));
+        at.push((record.epoch_of(cycle.cycle as f64), seconds / 60.0));
     }
     let minutes = |epoch: f64| at.iter().find(|(end, _)| *end >= epoch).map(|(_, time)| *time);
     points.iter().filter_map(|(x, y)| Some((minutes(*x)?, *y))).collect()

@@ -19,10 +19,8 @@ pub(super) fn explained(error: TrainError, run: &Run<'_>) -> Failure {
 
 /// The same settings would diverge again, so that resuming is no way out.
 fn after_divergence(run: &Run<'_>) -> String {
-    let left = match run.saved_state().ok().flatten() {
-        Some(state) => {
-            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
-            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+    let left = match saved(run) {
+        Some((steps, manifest)) => {
             format!("the state after step {steps} is kept: {manifest}; it would diverge again")
         }
         None => "no state was saved".to_owned(),
@@ -48,14 +46,19 @@ fn how_to_go_back(run: &Run<'_>) -> String {
 /// What is left of a run that could not go on for a reason outside of it, and how to go on from it.
 fn how_to_go_on(run: &Run<'_>, when: &str) -> String {
     let path = run.dir.path().display();
-    // The error that led here is the one to be told.
-    let left = match run.saved_state().ok().flatten() {
-        Some(state) => {
-            let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
-            let (steps, manifest) = (steps.join(", "), state.manifest.display());
+    let left = match saved(run) {
+        Some((steps, manifest)) => {
             format!("the last good state is that after step {steps}: {manifest}")
         }
         None => "no state was saved yet: it will begin again".to_owned(),
     };
     format!("{left}\n{when}go on with: hwa train --resume {path}")
+}
+
+/// The steps of the last complete state, and the file that names its parts. What keeps it from being
+/// read is not told: the error that led here is.
+fn saved(run: &Run<'_>) -> Option<(String, String)> {
+    let state = run.saved_state().ok().flatten()?;
+    let steps: Vec<String> = state.steps.iter().map(u64::to_string).collect();
+    Some((steps.join(", "), state.manifest.display().to_string()))
 }

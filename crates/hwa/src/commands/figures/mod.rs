@@ -131,7 +131,7 @@ fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
         seeds,
         sets: arguments.sets.clone(),
         data_dir: arguments.data_dir.clone(),
-        out: Some(base.join(format!("{}-epochs{scale}", preset.epochs))),
+        out: Some(base.join(format!("{}{scale}", length(preset, &arguments.sets)))),
         cores: arguments.cores,
         plain: arguments.plain,
         ..Compare::default()
@@ -141,6 +141,17 @@ fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
     plan.adjust(keep_inner_weights)?;
     plan.check_runs()?;
     Ok(plan)
+}
+
+/// How long the runs of a figure are, as the name of their folder. Figures that are set to the same
+/// length share runs, whatever the paper has.
+fn length(preset: &Preset, sets: &[String]) -> String {
+    let set = sets.iter().rev().find_map(|set| {
+        let (key, value) = set.split_once('=')?;
+        let unit = key.trim().strip_prefix("schedule.")?;
+        ["epochs", "steps"].contains(&unit).then(|| format!("{}-{unit}", value.trim()))
+    });
+    set.unwrap_or_else(|| format!("{}-epochs", preset.epochs))
 }
 
 fn root(arguments: &Figures) -> PathBuf {
@@ -262,6 +273,16 @@ mod tests {
         let told = in_the_paper(&PRESETS[11], &sets.map(str::to_owned)).unwrap();
         assert_eq!(told, "The paper has schedule.epochs = 200, hwa.num_models = 2.");
         assert_eq!(in_the_paper(&PRESETS[11], &["data.dir=x".to_owned()]), None);
+    }
+
+    #[test]
+    fn figures_of_the_same_length_share_runs() {
+        let [long, short] = [&PRESETS[1], &PRESETS[3]];
+        assert_eq!([length(long, &[]), length(short, &[])], ["400-epochs", "200-epochs"]);
+        let sets = ["schedule.epochs=20", "hwa.num_models=4", "schedule.epochs = 30"];
+        let sets = sets.map(str::to_owned);
+        assert_eq!([length(long, &sets), length(short, &sets)], ["30-epochs", "30-epochs"]);
+        assert_eq!(length(long, &["schedule.steps=90".to_owned()]), "90-steps");
     }
 
     #[test]

@@ -23,6 +23,16 @@ pub struct Boxes {
     pub groups: Vec<(String, Vec<f64>)>,
 }
 
+impl Boxes {
+    /// The median of every group that has values.
+    pub fn medians(&self) -> Vec<(&str, f64)> {
+        let groups = self.groups.iter();
+        groups
+            .filter_map(|(name, values)| Some((name.as_str(), five_numbers(values)?[2])))
+            .collect()
+    }
+}
+
 impl Drawing for Boxes {
     fn legend(&self) -> Legend {
         Legend::default()

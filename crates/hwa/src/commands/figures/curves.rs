@@ -3,6 +3,7 @@
 use hwa_report::{Axis, Boxes, Chart, Figure, Level, Lines, Part, Record, Series, Tone};
 
 use super::drawing::Drawing;
+use super::findings;
 use super::presets::{COSINE, HWA, ONLINE, SWA};
 use crate::failure::Failure;
 
@@ -61,6 +62,7 @@ pub(super) fn swa_rates(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             let tone = [1, 0, 5, 3][number % 4];
             curves.push(series(&run.method, tone, on_test(&run.record()?, Some(0))));
         }
+        parts.extend(findings::here(findings::ends(&curves)));
         parts.push(lines(
             drawing.named("swa-rate-sensitivity", network),
             drawing.titled("SWA with other rates in its second stage", network),
@@ -90,6 +92,10 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
                 by_time.push(series(name, tone, timed(&record, &curve)));
                 by_epoch.push(series(name, tone, curve));
             }
+        }
+        if let [others @ .., hwa] = by_epoch.as_slice() {
+            let reached = others.iter().filter_map(|other| findings::reaches(hwa, other));
+            parts.extend(findings::here(findings::ends(&by_epoch).into_iter().chain(reached)));
         }
         let name = |what: &str| drawing.named(&format!("online-offline-hwa{what}"), network);
         parts.push(lines(
@@ -138,6 +144,11 @@ pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
             curves.push(series(name("training"), tones.0, on_training(&record)));
             curves.push(series(name("test"), tones.1, result_on_test(&record)));
         }
+        let jumps: Vec<String> = curves.iter().filter_map(findings::oscillation).collect();
+        if !jumps.is_empty() {
+            let jumps = format!("in the second half of the run {}", jumps.join("; "));
+            parts.extend(findings::here([jumps]));
+        }
         parts.push(lines(
             drawing.named("constant-rate", network),
             drawing.titled("Accuracy of SGD with a constant rate", network),
@@ -151,22 +162,26 @@ pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
 }
 
 pub(super) fn inner_outer_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    of_records(drawing, |record| vec![record.accuracy(), record.validation_loss()])
+    let figures = |record: &Record| vec![record.accuracy(), record.validation_loss()];
+    of_records(drawing, findings::leads, figures)
 }
 
 pub(super) fn best_cycle(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    of_records(drawing, |record| vec![record.generalisation()])
+    of_records(drawing, findings::choice, |record| vec![record.generalisation()])
 }
 
-/// Figures that reports have as well.
+/// Figures that reports have as well, and what they show.
 fn of_records(
     drawing: &Drawing<'_>,
+    finding: fn(&Record) -> Option<String>,
     figures: fn(&Record) -> Vec<Option<Figure>>,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for network in drawing.networks() {
         for run in drawing.of(network, HWA) {
-            for mut figure in figures(&run.record()?).into_iter().flatten() {
+            let record = run.record()?;
+            parts.extend(findings::here(finding(&record)));
+            for mut figure in figures(&record).into_iter().flatten() {
                 figure.name = drawing.named(&figure.name, network);
                 figure.title = drawing.titled(&figure.title, network);
                 parts.push(Part::Figure(figure));
@@ -194,14 +209,16 @@ pub(super) fn window_boxplot(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure
             }
         }
     }
-    let chart = Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups });
-    Ok(vec![Part::Figure(Figure {
+    let boxes = Boxes { y: Axis::measuring("test accuracy, %"), groups };
+    let found = findings::here(findings::medians(&boxes));
+    let figure = Part::Figure(Figure {
         name: "window-boxplot".to_owned(),
         title: "Accuracy on test by the length of the window".to_owned(),
         caption: "A value for each seed: at the cycle that validation chooses for this window."
             .to_owned(),
-        chart,
-    })])
+        chart: Chart::Boxes(boxes),
+    });
+    Ok(found.into_iter().chain([figure]).collect())
 }
 
 /// What a window is worth on test, at the cycle that validation chooses for it.
@@ -233,6 +250,10 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
                 curves.push(series(format!("{name}, training"), tones.0, on_training(&record)));
                 curves.push(series(format!("{name}, test"), tones.1, test));
             }
+        }
+        if let [_, cosine, _, hwa] = curves.as_slice() {
+            let found = findings::ends(&curves).into_iter().chain(findings::reaches(hwa, cosine));
+            parts.extend(findings::here(found));
         }
         parts.push(lines(
             drawing.named("convergence", network),

@@ -2,6 +2,7 @@
 
 mod curves;
 mod drawing;
+mod findings;
 mod presets;
 mod surfaces;
 

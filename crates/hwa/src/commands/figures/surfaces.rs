@@ -7,6 +7,7 @@ use hwa_report::{Axis, Chart, Figure, Lines, Part, Series, Tone};
 use hwa_store::InnerPosition;
 
 use super::drawing::{Drawing, Trained};
+use super::findings;
 use super::presets::HWA;
 use crate::arguments::{Analyze, Images, Split, StudyOf};
 use crate::commands::analyze;
@@ -58,7 +59,11 @@ pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         let studied = run.studied()?;
         let period = run.record()?.started.sync_period;
         let walks = walks(&studied, period)?;
-        parts.push(Part::Figure(inside(drawing, run, &studied, &walks)?));
+        let curve = inside(drawing, run, &studied, &walks)?;
+        if let Chart::Lines(lines) = &curve.chart {
+            parts.extend(findings::here(findings::restarts(&lines.series, walks.half)));
+        }
+        parts.push(Part::Figure(curve));
         let shelf = &studied.shelf;
         let cycle = last_kept(shelf)?;
         let [a, b] = [0, 1].map(|model| Name::Inner(cycle, model, None));
@@ -229,13 +234,14 @@ fn drawn(
     let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
     write_data(&landscape, drawing.folder, &format!("{name}-"))?;
     let mut parts = sheet(&landscape, "").parts;
+    let found = findings::here(findings::lowest(&parts));
     for part in &mut parts {
         if let Part::Figure(figure) = part {
             figure.name = format!("{name}-{}", figure.name);
             figure.title = drawing.titled(&figure.title, &run.network);
         }
     }
-    Ok(parts)
+    Ok(found.into_iter().chain(parts).collect())
 }
 
 fn how<'a>(

@@ -41,6 +41,8 @@ pub(in crate::commands) struct Plan {
     elsewhere: Elsewhere,
     /// What the tables have had: a figure is not lost with the folder of its run.
     before: Elsewhere,
+    /// Whether only runs of the first seed have the curve on test that the experiment asks for.
+    curve_of_first_seed: bool,
 }
 
 impl Plan {
@@ -73,8 +75,19 @@ impl Plan {
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
         let before = Elsewhere::own(&out.join(format!("{stem}.json")));
-        let mut plan =
-            Self { spec, cells, chosen, known, seeds, notes, out, stem, elsewhere, before };
+        let mut plan = Self {
+            spec,
+            cells,
+            chosen,
+            known,
+            seeds,
+            notes,
+            out,
+            stem,
+            elsewhere,
+            before,
+            curve_of_first_seed: false,
+        };
         if let Some(factor) = arguments.scale {
             plan.scale(factor)?;
         }
@@ -156,6 +169,16 @@ impl Plan {
         Ok(())
     }
 
+    /// Of further seeds only the result is needed: a curve on test may take as long as training.
+    pub(in crate::commands) fn draw_curves_of_the_first_seed(&mut self) {
+        self.curve_of_first_seed = true;
+    }
+
+    /// Whether a run has no curve on test, whatever its experiment says.
+    fn has_no_curve(&self, seed: u64) -> bool {
+        self.curve_of_first_seed && self.spec.seeds.first() != Some(&seed)
+    }
+
     /// The runs that are finished, of those that were asked for.
     pub(in crate::commands) fn trained(&self) -> Vec<Trained> {
         let mut trained = Vec::new();
@@ -216,6 +239,8 @@ impl Plan {
             return Ok(());
         }
         let (text, path) = stored_experiment(&dir)?;
+        let mut cell = cell.clone();
+        cell.experiment.evaluate.test_curve &= !self.has_no_curve(seed);
         let checked = Experiment::parse(&text, &path, &[]).map_err(Failure::from);
         let checked = checked.and_then(|stored| cell.ensure_trained_by(&stored, &dir, seed));
         checked.map_err(|failure| {
@@ -252,6 +277,7 @@ impl Plan {
                         .saturating_mul(cell.experiment.gradients_per_step())
                         .saturating_mul(cell.experiment.optimizer.batch.get() as u64),
                     network: cell.network.clone(),
+                    no_curve: self.has_no_curve(seed),
                     threads: cell.experiment.threads.map(|threads| threads.get()),
                     decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
                 }

@@ -43,6 +43,8 @@ pub(in crate::commands) struct Job {
     pub(super) images: u64,
     /// The network.
     pub(super) network: String,
+    /// Whether it has no curve on test, whatever its experiment says.
+    pub(super) no_curve: bool,
 }
 
 impl Job {
@@ -181,6 +183,9 @@ impl Queue<'_> {
         command.arg("train").arg(&job.experiment).args(["--plain", "--leash"]);
         command.arg("--set").arg(format!("seed={}", job.seed));
         command.arg("--set").arg(format!("threads={}", job.threads.unwrap_or(threads)));
+        if job.no_curve {
+            command.args(["--set", "evaluate.test_curve=false"]);
+        }
         if job.decoders.is_none() {
             command.arg("--set").arg(format!("data.decoders={cores}"));
         }

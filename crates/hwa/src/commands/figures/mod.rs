@@ -140,6 +140,7 @@ fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
     let text = preset.comparison(arguments.network.as_deref(), &arguments.data);
     let mut plan = Plan::new(&compare, &text, Path::new(preset.name))?;
     plan.adjust(keep_inner_weights)?;
+    plan.draw_curves_of_the_first_seed();
     plan.check_runs()?;
     Ok(plan)
 }

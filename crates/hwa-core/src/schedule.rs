@@ -45,6 +45,9 @@ pub enum Decay {
         period: u64,
         /// How much longer the next one is; 1 for equal ones.
         factor: u64,
+        /// Where the last one ends, however short that makes it; without, the budget cuts it off.
+        #[serde(default)]
+        end: Option<u64>,
     },
     /// The two stages of SWA: the peak for the first half of stage I, then a
     /// line down to `rate`, then stage II.
@@ -114,7 +117,7 @@ impl Schedule {
                 floor("floor", *low)?;
                 nonzero("period", *period)?;
             }
-            Decay::Restarts { floor: low, period, factor } => {
+            Decay::Restarts { floor: low, period, factor, .. } => {
                 floor("floor", *low)?;
                 nonzero("period", *period)?;
                 nonzero("lengthening", *factor)?;
@@ -169,9 +172,11 @@ impl Schedule {
                 peak * factor.powi(passed as i32)
             }
             Decay::Cyclical { floor, period } => saw_tooth(peak, *floor, step, *period),
-            Decay::Restarts { floor, period, factor } => {
+            Decay::Restarts { floor, period, factor, end } => {
                 let (done, length) = since_restart(step, *period, *factor);
-                let done = done as f64 / length as f64;
+                let room = end.map_or(length, |end| end.saturating_sub(step - done).max(1));
+                let length = length.min(room);
+                let done = (done as f64 / length as f64).min(1.0);
                 floor + (peak - floor) * 0.5 * (1.0 + (PI * done).cos())
             }
             Decay::TwoStage { start, rate, cycle } if step >= *start => match cycle {
@@ -271,6 +276,22 @@ mod tests {
         assert_eq!(rates(&step, &[0, 1, 2, 3, 9]), [1.0, 1.0, 0.1, 0.01, 0.01]);
         let saw = Schedule::new(0.5, Decay::Cyclical { floor: 0.1, period: 3 }, 9).unwrap();
         assert_eq!(rates(&saw, &[0, 1, 2, 3, 5]), [0.5, 0.3, 0.1, 0.5, 0.1]);
+    }
+
+    #[test]
+    fn the_last_cosine_ends_with_the_budget_if_it_is_told_where_that_is() {
+        let restarts = |end| {
+            let decay = Decay::Restarts { floor: 0.0, period: 2, factor: 2, end };
+            Schedule::new(1.0, decay, 8).unwrap()
+        };
+        // Cosines of 2 and 4 steps, and 2 steps of the next one: of 8, or all that it has.
+        assert_eq!(
+            rates(&restarts(None), &[0, 1, 2, 4, 6, 7]),
+            [1., 0.5, 1., 0.5, 1., 0.961939766]
+        );
+        assert_eq!(rates(&restarts(Some(8)), &[0, 1, 2, 4, 6, 7]), [1., 0.5, 1., 0.5, 1., 0.5]);
+        // Behind the end there is nothing to fall to.
+        assert_eq!(rates(&restarts(Some(8)), &[8, 9]), [0., 0.]);
     }
 
     #[test]

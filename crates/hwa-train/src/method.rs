@@ -25,7 +25,7 @@ use hwa_data::steps_per_epoch;
 use crate::descent::Descent;
 use crate::experiment::{Budget, EveryText, Experiment, Method, Per, ScheduleKind, WindowText};
 use crate::parse::ExperimentError;
-use crate::settings::{Candidates, Checkpoints, Evaluate, Every, Init, Settings};
+use crate::settings::{Candidates, Checkpoints, Evaluate, Every, Init, MomentumAtSync, Settings};
 use crate::span::Span;
 use crate::technique::{
     Averaging, BuildTechnique, Ema, Grafting, Lookahead, RePr, Stage, Technique,
@@ -108,9 +108,17 @@ impl Experiment {
                 | Method::Lawa
                 | Method::Hwa
                 | Method::Sam
-                | Method::Sgdr => Box::new(Averaging { momentum: this.hwa.momentum_at_sync }),
+                | Method::Sgdr => Box::new(Averaging { momentum: this.momentum_at_sync() }),
             }
         }))
+    }
+
+    /// What becomes of momentum. One model alone is not averaged, so nothing becomes of its own.
+    fn momentum_at_sync(&self) -> MomentumAtSync {
+        match self.num_models().get() {
+            1 => MomentumAtSync::Keep,
+            _ => self.hwa.momentum_at_sync,
+        }
     }
 
     /// When filters are dropped and come back.
@@ -243,7 +251,8 @@ impl Experiment {
                     return Err(value("schedule.period", reason));
                 }
                 let period = first.unwrap_or(by_default);
-                Decay::Restarts { floor: table.floor, period, factor }
+                let end = first.is_none().then(|| scale.budget.get());
+                Decay::Restarts { floor: table.floor, period, factor, end }
             }
             ScheduleKind::TwoStage => Decay::TwoStage {
                 // At a cycle's beginning: a saw-tooth then ends where its sample is taken.
@@ -668,12 +677,28 @@ mod tests {
         let sgdr = of("sgdr").plan.schedule;
         let rate = |step| (sgdr.rate(step) * 1e3).round();
         assert_eq!((rate(0), rate(34), rate(35), rate(104), rate(105)), (100., 0., 100., 0., 100.));
+        // The fourth has 255 of its 280 steps, and ends with them.
+        assert_eq!((rate(245), rate(499)), (100., 0.));
         let sets = ["method=repr".to_owned()];
         let text = "[schedule]\nepochs = 100\n";
         let repr = Experiment::parse(text, Path::new("e.toml"), &sets).unwrap();
         let stages = repr.stages(&repr.scale(640).unwrap()).unwrap();
         let steps: Vec<(u64, u64)> = stages.iter().map(|s| (s.drop, s.revive)).collect();
         assert_eq!(steps, [(100, 150), (250, 300), (400, 450)], "20 and 10 of 100 epochs");
+    }
+
+    #[test]
+    fn the_momentum_of_one_model_is_kept() {
+        let of = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            let text = "[hwa]\nmomentum_at_sync = \"reset\"\n";
+            Experiment::parse(text, Path::new("e.toml"), &sets).unwrap().momentum_at_sync()
+        };
+        assert_eq!(of(&["method=hwa"]), MomentumAtSync::Reset);
+        assert_eq!(of(&["method=hwa", "hwa.num_models=1"]), MomentumAtSync::Keep);
+        for method in ["sgd", "swa", "lawa", "sam", "sgdr"] {
+            assert_eq!(of(&[&format!("method={method}")]), MomentumAtSync::Keep, "{method}");
+        }
     }
 
     #[test]

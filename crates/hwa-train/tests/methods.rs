@@ -241,7 +241,7 @@ fn the_plain_mean_of_samples_is_pytorchs_swa() {
 
 #[test]
 fn schedules_are_pytorchs() {
-    let restarts = |period, factor| Decay::Restarts { floor: 0.0, period, factor };
+    let restarts = |period, factor| Decay::Restarts { floor: 0.0, period, factor, end: None };
     let milestones = vec![6, 13];
     for (name, decay) in [
         ("cosine", Decay::Cosine { floor: 0.0 }),

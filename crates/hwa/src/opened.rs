@@ -7,7 +7,7 @@ use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
 use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, NnError, Origin, Precision, SgdConfig, Task};
 use hwa_store::{Checkpoint, Metadata, StoreError, read_checkpoint, read_to_string};
-use hwa_train::{Convolution, Experiment, Recalibration, Replica, State};
+use hwa_train::{Convolution, EvaluateTable, Experiment, Recalibration, Replica, State};
 
 use crate::about::About;
 use crate::arguments::Subject;
@@ -32,7 +32,47 @@ pub(crate) struct Opened {
     pub(crate) options: OpenOptions,
     /// Whether the split is that of a run.
     pub(crate) of_run: bool,
+    /// How statistics are re-estimated.
+    pub(crate) estimation: Estimation,
     checkpoint: Checkpoint,
+}
+
+/// How statistics are re-estimated: as the judge of a run does it, or as usual.
+pub(crate) struct Estimation {
+    /// Images per batch.
+    pub(crate) batch: NonZeroUsize,
+    /// Chooses the order and the augmentation of the images.
+    pub(crate) seed: u64,
+    /// The relative standard error that is small enough.
+    pub(crate) tolerance: f64,
+    /// Whether images are augmented as in training.
+    pub(crate) augment: bool,
+}
+
+impl Estimation {
+    fn usual(batch: Option<NonZeroUsize>) -> Self {
+        let EvaluateTable { tolerance, augment, .. } = EvaluateTable::default();
+        let batch = batch.unwrap_or(NonZeroUsize::MIN.saturating_add(127));
+        Self { batch, seed: 1, tolerance, augment }
+    }
+
+    fn of(experiment: &Experiment) -> Self {
+        Self {
+            batch: experiment.optimizer.batch,
+            seed: experiment.seed,
+            tolerance: experiment.evaluate.tolerance,
+            augment: experiment.evaluate.augment,
+        }
+    }
+
+    /// Batches of training images for it.
+    pub(crate) fn batches(&self, source: &Source) -> RecalibrationBatches {
+        let transform = match self.augment {
+            true => source.transform.clone(),
+            false => source.transform.without_augmentation(),
+        };
+        RecalibrationBatches::new(source.splits.train.clone(), transform, self.batch, self.seed)
+    }
 }
 
 impl Opened {
@@ -58,11 +98,15 @@ impl Opened {
                 data_dir: subject.data_dir.clone(),
                 options,
                 of_run: false,
+                estimation: Estimation::usual(subject.batch),
                 checkpoint,
             });
         };
         let (text, path) = stored_experiment(run)?;
-        let Experiment { model, data, .. } = Experiment::parse(&text, &path, &[])?;
+        let experiment = Experiment::parse(&text, &path, &[])?;
+        let mut estimation = Estimation::of(&experiment);
+        estimation.batch = subject.batch.unwrap_or(estimation.batch);
+        let Experiment { model, data, .. } = experiment;
         let best = run.join("best.safetensors");
         let weights = subject.weights.clone().unwrap_or_else(|| best.clone());
         if weights == best && !best.is_file() {
@@ -81,6 +125,7 @@ impl Opened {
             // The data may have moved since.
             data_dir: subject.data_dir.clone().or(data.dir),
             of_run: true,
+            estimation,
         })
     }
 
@@ -221,11 +266,11 @@ pub(crate) fn load_and_recalibrate(
     replica: &mut dyn Replica,
     opened: &Opened,
     weights: &Weights,
-    batches: RecalibrationBatches,
-    tolerance: f64,
+    source: &Source,
 ) -> Result<Recalibration, Failure> {
     replica.load(&weights.only(Role::Parameter)).map_err(|error| in_file(opened, error))?;
-    Ok(replica.recalibrate(&mut { batches }, tolerance)?)
+    let mut batches = opened.estimation.batches(source);
+    Ok(replica.recalibrate(&mut batches, opened.estimation.tolerance)?)
 }
 
 fn in_file(opened: &Opened, error: hwa_train::ReplicaError) -> Failure {

@@ -141,6 +141,16 @@ fn a_run_is_evaluated_on_its_own_split() {
     assert_eq!((&validation["split"], &validation["images"]), (&"validation".into(), &100.into()));
     assert_eq!(validation["top1"], result["validation"]["hwa"]);
     assert_eq!(evaluate(&[])["top1"], result["test"]["hwa"]);
+    // Statistics are re-estimated as the run did it: the last outer weights are worth the same.
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
+    let cycle = summary["last_cycle"].as_u64().unwrap();
+    let outer = run.join(format!("checkpoints/outer-{cycle:06}.safetensors"));
+    let of_outer = evaluate(&["--weights", outer.to_str().unwrap()]);
+    assert_eq!(of_outer["statistics"], "re-estimated");
+    for key in ["top1", "loss"] {
+        assert_eq!(of_outer[key], summary["test"]["outer"][key], "{key}");
+    }
     // Without the run it is the default split, and says so.
     let mut command = hwa(&EVALUATE);
     command.arg(run.join("best.safetensors")).args(["--split", "validation"]);

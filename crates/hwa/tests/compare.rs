@@ -191,6 +191,8 @@ fn runs_of_something_else_are_not_taken_from_a_table() {
     fs::write(here.path("t.json"), old.to_string()).unwrap();
     let refused = here.compare(&["--tables", "--with", "t.json"]).output().unwrap();
     failed(&refused, 2, "t.json has 7 models, expected 1");
+    let doubt = "t.json: 1 run without settings: of these only the number of models is compared";
+    failed(&refused, 2, doubt);
     for (content, expected) in [("{", "--with: t.json"), ("{\"rows\": 3}", "--with: t.json")] {
         fs::write(here.path("t.json"), content).unwrap();
         failed(&here.compare(&["--tables", "--with", "t.json"]).output().unwrap(), 2, expected);

@@ -129,7 +129,7 @@ pub(crate) struct Train {
 #[command(after_help = "\
 Examples:
   hwa compare table1 --scale 0.1 --data-dir ~/data   the paper's first table, small
-  hwa compare table1 --scale 0.1 --dry-run           how much work that is
+  hwa compare table1 --scale 0.1 --data-dir ~/data --dry-run   how much work that is
   hwa compare mine.toml                              run what is not done yet
   hwa compare mine.toml --tables                     only the tables of what is done
   hwa compare mine.toml --with other.json            go on with what another machine finished
@@ -232,9 +232,9 @@ pub(crate) struct Subject {
     /// Its folder; by default that of the run, or the cache folder
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Images per batch
-    #[arg(long, default_value = "128")]
-    pub(crate) batch: NonZeroUsize,
+    /// Images per batch; by default those of the run, or 128
+    #[arg(long)]
+    pub(crate) batch: Option<NonZeroUsize>,
     /// Threads; by default one per core
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -249,7 +249,7 @@ Examples:
 
 Without a run, training and validation images are those of the data set's default split.
 Weights without batch-norm statistics, such as outer checkpoints, get them re-estimated
-on training images first.")]
+on training images first, as the run itself does it.")]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     pub(crate) subject: Subject,
@@ -296,12 +296,12 @@ pub(crate) struct Recalibrate {
     /// Every image of the published training set once, without augmentation
     #[arg(long)]
     pub(crate) all: bool,
-    /// Stop at this relative standard error
-    #[arg(long, default_value = "0.01", conflicts_with = "all")]
-    pub(crate) tolerance: f64,
-    /// Chooses the order and the augmentation of the images
-    #[arg(long, default_value = "1")]
-    pub(crate) seed: u64,
+    /// Stop at this relative standard error; by default that of the run, or 0.01
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) tolerance: Option<f64>,
+    /// Chooses the order and the augmentation of the images; by default that of the run, or 1
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// Where to write the complete weights
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,

@@ -194,7 +194,7 @@ pub(crate) struct LandscapePca {
 Examples:
   hwa figures --list
   hwa figures interpolation --network resnet20 --scale 0.1 --data-dir ~/data
-  hwa figures all --scale 0.2 --network resnet20 --dry-run
+  hwa figures all --scale 0.2 --network resnet20 --data-dir ~/data --dry-run
   hwa figures restart --data digits --network resnet8 --set schedule.epochs=20
 
 Without --network and --scale a figure is that of the paper: its networks, 200 or 400 epochs.
@@ -215,7 +215,7 @@ pub(crate) struct Figures {
     /// Its folder (the same as --set data.dir=DIR)
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Train these seeds only, where there are several: 1,2
+    /// Train these seeds only: 1,2; every figure must have one of them, and most have 1 alone
     #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
     pub(crate) seeds: Vec<u64>,
     /// Override a key of all experiments, e.g. schedule.epochs=10

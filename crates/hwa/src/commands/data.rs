@@ -46,7 +46,7 @@ pub(crate) fn list(arguments: &DataList) -> Result<(), Failure> {
             entry.name, entry.summary, entry.citation, entry.licence
         ));
         if let (Some(archive), Some(folder)) = (entry.archive, entry.folder) {
-            give(format_args!("  {archive} (unpacks to {folder}/)"));
+            give(format_args!("  {archive} (goes to {folder}/)"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `hwa evaluate`: weights on a split of a data set.
 
-use hwa_data::{OpenOptions, RecalibrationBatches, Splits};
+use hwa_data::{OpenOptions, Splits};
 use hwa_train::{Evaluation, evaluate};
 use serde_json::json;
 
@@ -9,9 +9,6 @@ use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::opened::{self, Opened};
 use crate::output::{give, tell};
-
-const TOLERANCE: f64 = 0.01;
-const SEED: u64 = 1;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Evaluate) -> Result<(), Failure> {
@@ -49,15 +46,12 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
     {
         tell("the run is not finished: what is chosen after a look at test is chosen on test");
     }
-    let batch = arguments.subject.batch;
     let complete = opened::is_complete(&weights);
     if complete {
         opened::load_complete(replica.as_mut(), &opened, weights)?;
     } else {
         tell(format_args!("{file}: no statistics; re-estimating them on training images"));
-        let (train, transform) = (splits.train.clone(), source.transform.clone());
-        let batches = RecalibrationBatches::new(train, transform, batch, SEED);
-        opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, TOLERANCE)?;
+        opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, &source)?;
     }
     let averaged = metadata.get("statistics").is_some_and(|s| s == "averaged");
     if averaged {
@@ -70,7 +64,7 @@ fn measure(arguments: &Evaluate) -> Result<(Evaluation, &'static str), Failure> 
         Split::Validation => &splits.validation,
         Split::Test => &splits.test,
     };
-    let tally = evaluate(replica.as_mut(), split, &source.transform, batch)?;
+    let tally = evaluate(replica.as_mut(), split, &source.transform, opened.estimation.batch)?;
     LeftOut::of(&source).tell();
     let statistics = match (complete, averaged) {
         (false, _) => "re-estimated",

@@ -1,6 +1,6 @@
 //! `hwa recalibrate`: batch-norm statistics, re-estimated on training images.
 
-use hwa_data::{OpenOptions, RecalibrationBatches};
+use hwa_data::OpenOptions;
 use hwa_store::write_tensors;
 use hwa_train::Recalibration;
 use serde_json::json;
@@ -17,11 +17,10 @@ pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
         let out = arguments.out.display();
         return Err(Failure::usage(format!("{out} exists; --force overwrites it")));
     }
-    if !(0.0..=1.0).contains(&arguments.tolerance) {
-        let found = arguments.tolerance;
+    if let Some(found) = arguments.tolerance.filter(|asked| !(0.0..=1.0).contains(asked)) {
         return Err(Failure::usage(format!("--tolerance must be from 0 to 1, found {found}")));
     }
-    let (Recalibration { images, relative_error }, available) =
+    let Done { recalibration: Recalibration { images, relative_error }, available, tolerance } =
         opened::on_threads(arguments.subject.threads, || recalibrate(arguments))?;
     let out = arguments.out.display();
     if arguments.json {
@@ -34,7 +33,7 @@ pub(crate) fn run(arguments: &Recalibrate) -> Result<(), Failure> {
     let error = relative_error.map_or("unknown".to_owned(), |e| format!("{:.2} %", e * 100.0));
     give(format_args!("{out}: statistics from {images} images, relative standard error {error}"));
     if !arguments.all
-        && let Some(shortfall) = shortfall(arguments.tolerance, relative_error, available)
+        && let Some(shortfall) = shortfall(tolerance, relative_error, available)
     {
         tell(shortfall);
     }
@@ -50,31 +49,34 @@ fn shortfall(tolerance: f64, relative_error: Option<f64>, available: usize) -> O
     ))
 }
 
-/// The statistics' error, and how many images there were to take them from.
-fn recalibrate(arguments: &Recalibrate) -> Result<(Recalibration, usize), Failure> {
+/// What was done.
+struct Done {
+    recalibration: Recalibration,
+    /// The images that there were.
+    available: usize,
+    /// The error that was small enough.
+    tolerance: f64,
+}
+
+fn recalibrate(arguments: &Recalibrate) -> Result<Done, Failure> {
     let mut opened = Opened::new(&arguments.subject)?;
-    let options = opened.options.clone();
-    let options = match arguments.all {
-        true => OpenOptions { validation: Some(0), train_examples: None, ..options },
-        false => options,
-    };
+    let estimation = &mut opened.estimation;
+    estimation.seed = arguments.seed.unwrap_or(estimation.seed);
+    estimation.tolerance = arguments.tolerance.unwrap_or(estimation.tolerance);
+    let mut options = opened.options.clone();
+    if arguments.all {
+        (estimation.augment, estimation.tolerance) = (false, 0.0);
+        options = OpenOptions { validation: Some(0), train_examples: None, ..options };
+    }
     let source = opened.source(&options)?;
     let (weights, mut metadata) = opened.weights(&source)?;
-    let (transform, tolerance) = match arguments.all {
-        true => (source.transform.without_augmentation(), 0.0),
-        false => (source.transform.clone(), arguments.tolerance),
-    };
     let mut replica = opened.blank(opened::task(&source))?;
-    let train = source.splits.train.clone();
-    let available = train.len();
-    let batches =
-        RecalibrationBatches::new(train, transform, arguments.subject.batch, arguments.seed);
-    let recalibration =
-        opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, batches, tolerance)?;
+    let recalibration = opened::load_and_recalibrate(replica.as_mut(), &opened, &weights, &source)?;
     LeftOut::of(&source).tell();
     metadata.insert("statistics".to_owned(), "re-estimated".into());
     write_tensors(&arguments.out, &replica.state()?.weights, &metadata)?;
-    Ok((recalibration, available))
+    let (available, tolerance) = (source.splits.train.len(), opened.estimation.tolerance);
+    Ok(Done { recalibration, available, tolerance })
 }
 
 #[cfg(test)]

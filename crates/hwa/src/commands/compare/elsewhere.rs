@@ -7,6 +7,7 @@ use hwa_store::{StoreError, read_to_string};
 use hwa_train::{Budget, Experiment};
 
 use super::spec::Cell;
+use crate::console::counted;
 use crate::failure::Failure;
 
 /// The tables of other machines, each with its place.
@@ -22,6 +23,27 @@ impl Elsewhere {
         };
         let tables = paths.iter().map(read).collect::<Result<_, StoreError>>();
         Ok(Self(tables.map_err(|error| Failure::usage(format!("--with: {error}")))?))
+    }
+
+    /// What cannot be compared with what is asked for, a line for each table.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let doubt = |(path, table): &(PathBuf, Comparison)| {
+            // Where a step takes one gradient, both tables have the same runs.
+            let groups = table.rows.iter().flat_map(|row| match row.gradients_per_step {
+                1 => [row.per_model.as_ref().or(row.total.as_ref()), None],
+                _ => [row.per_model.as_ref(), row.total.as_ref()],
+            });
+            let runs = groups.flatten().flat_map(|group| &group.runs);
+            let count = runs.filter(|run| run.settings.is_none()).count();
+            (count > 0).then(|| {
+                format!(
+                    "{}: {} without settings: of these only the number of models is compared",
+                    path.display(),
+                    counted(count as u64, "run")
+                )
+            })
+        };
+        self.0.iter().filter_map(doubt).collect()
     }
 
     /// The table of a comparison itself, as it was written before; what cannot be read is none.

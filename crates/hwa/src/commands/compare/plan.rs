@@ -17,6 +17,7 @@ use crate::commands::figures::Trained;
 use crate::commands::train::{Planned, Sources, toml_string};
 use crate::failure::Failure;
 use crate::opened::stored_experiment;
+use crate::output::tell;
 
 /// Keys that entries of a comparison have, or the comparison itself.
 const NOT_TO_BE_SET: [&str; 6] = ["name", "seed", "budget", "method", "model.name", "data.dataset"];
@@ -74,6 +75,7 @@ impl Plan {
         }
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
+        elsewhere.doubts().into_iter().for_each(tell);
         let before = Elsewhere::own(&out.join(format!("{stem}.json")));
         let mut plan = Self {
             spec,

@@ -74,6 +74,7 @@ impl Record {
             Event::ReplicaLost { replica, .. } => self.lost.push(replica),
             Event::Resumed { .. }
             | Event::Stepped(_)
+            | Event::Measured { .. }
             | Event::Interrupted { .. }
             | Event::Unknown => {}
         }

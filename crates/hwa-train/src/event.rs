@@ -73,6 +73,15 @@ pub enum Event {
         #[serde(default)]
         steps: Vec<u64>,
     },
+    /// The final pass has measured another cycle on test, for its curve. Shown, not recorded.
+    Measured {
+        /// Cycles so far.
+        #[serde(default)]
+        done: usize,
+        /// Of so many.
+        #[serde(default)]
+        total: usize,
+    },
     /// The final pass is over.
     Finished(Box<Summary>),
     /// Something that only a later version knows. Read, never recorded.
@@ -398,7 +407,7 @@ mod tests {
         for name in ["started", "resumed", "stepped", "cycle_ended", "judged"] {
             assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
         }
-        for name in ["stopped_early", "interrupted", "finished", "replica_lost"] {
+        for name in ["stopped_early", "interrupted", "measured", "finished", "replica_lost"] {
             assert_ne!(read(&format!(r#"{{"event":"{name}"}}"#)), Event::Unknown);
         }
     }

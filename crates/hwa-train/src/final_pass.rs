@@ -4,13 +4,16 @@
 //! only for a [`FinalChoice`], and only the end of training makes one.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use hwa_core::{Choice, Selection, SlideWindow, Weights};
 use hwa_data::Subset;
 use hwa_store::{CheckpointStore, read_tensors};
 
 use crate::error::TrainError;
-use crate::event::{BestOnTest, Evaluation, Levels, Summary, SummaryTime, WindowSummary};
+use crate::event::{
+    BestOnTest, Evaluation, Event, Levels, Observer, Summary, SummaryTime, WindowSummary, announce,
+};
 use crate::judge::{JudgeState, kind};
 use crate::leader::{Closing, LastCycle};
 use crate::measure::Bench;
@@ -53,6 +56,7 @@ pub(crate) struct FinalPass<'a> {
     pub(crate) test: &'a SealedTest,
     pub(crate) best: &'a Path,
     pub(crate) checkpoints: &'a CheckpointStore,
+    pub(crate) observer: &'a Mutex<dyn Observer>,
 }
 
 impl FinalPass<'_> {
@@ -188,7 +192,9 @@ impl FinalPass<'_> {
             self.bench.settings.plan.windows.iter().copied().map(SlideWindow::new).collect();
         let mut curve = Vec::new();
         let mut best: Option<(usize, Option<usize>, Evaluation)> = None;
-        for cycle in self.checkpoints.outer_cycles()? {
+        let cycles = self.checkpoints.outer_cycles()?;
+        let total = cycles.len();
+        for (index, cycle) in cycles.into_iter().enumerate() {
             let outer = self.checkpoints.load_outer(cycle)?;
             let mut points = Vec::new();
             if windows.is_empty() {
@@ -206,6 +212,7 @@ impl FinalPass<'_> {
                     best = Some((cycle, window, evaluation));
                 }
             }
+            announce(self.observer, &Event::Measured { done: index + 1, total });
         }
         Ok(best.map(|(cycle, window, evaluation)| BestOnTest { cycle, window, evaluation, curve }))
     }

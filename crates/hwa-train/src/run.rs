@@ -453,6 +453,7 @@ impl Run<'_> {
                 test: &self.test,
                 best: &self.dir.best(),
                 checkpoints: &checkpoints,
+                observer: self.observer,
             };
             pass.run(closing)
         })

@@ -11,10 +11,11 @@ use std::sync::Mutex;
 use hwa_core::{Decay, Schedule, WindowSpec};
 use hwa_data::{Batch, Position, TrainingBatches};
 use hwa_train::{
-    Averaging, Every, Init, MomentumAtSync, Outcome, Replica, Settings, Step, Technique,
+    Averaging, Event, Every, Init, MomentumAtSync, Outcome, Replica, Settings, Step, Technique,
 };
 use toy::{
-    Fault, SIZE, Toy, bits, images, outer, settings, timeless_events, train, train_by, transform,
+    Fault, Recorder, SIZE, Toy, bits, images, outer, settings, timeless_events, train, train_by,
+    train_with, transform,
 };
 
 fn nonzero(n: usize) -> NonZeroUsize {
@@ -418,11 +419,24 @@ fn the_test_curve_is_drawn_after_the_choice_and_under_its_own_name() {
     let mut settings = with(2, 5);
     settings.evaluate.test_curve = true;
     let folder = tempfile::tempdir().unwrap();
-    let Outcome::Finished(summary) = train(folder.path(), &settings) else {
-        panic!("not interrupted")
-    };
+    let recorder: Mutex<Recorder> = Mutex::default();
+    let outcome = train_with(folder.path(), &settings, &|_| None, &recorder).unwrap();
+    let Outcome::Finished(summary) = outcome else { panic!("not interrupted") };
     let best = summary.best_on_test.unwrap();
     assert_eq!(best.curve.len(), 2 * 5); // two windows, five cycles
+    // It takes its time: the progress is shown, and not recorded.
+    let shown: Vec<(usize, usize)> = recorder
+        .into_inner()
+        .unwrap()
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Measured { done, total } => Some((*done, *total)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(shown, [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]);
+    assert!(timeless_events(folder.path()).iter().all(|event| event["event"] != "measured"));
     let highest = best.curve.iter().map(|point| point.2).fold(0.0, f64::max);
     assert_eq!(best.evaluation.top1, highest);
 }

@@ -36,6 +36,8 @@ pub(crate) struct Console {
     recorded: Option<Started>,
     /// Cycles that have ended but whose line is not printed yet.
     waiting: BTreeMap<usize, CycleEnded>,
+    /// The progress of the curve on test, once it is measured.
+    curve: Option<Pulse>,
 }
 
 /// One model's bar, and its speed since the last look.
@@ -68,6 +70,7 @@ impl Console {
             offers,
             recorded,
             waiting: BTreeMap::new(),
+            curve: None,
         }
     }
 
@@ -77,17 +80,21 @@ impl Console {
 
     fn begin(&mut self, done: &[u64]) {
         self.pulse = Pulse::new(done.to_vec(), self.pulse.max_steps);
+        for (model, steps) in done.iter().enumerate() {
+            self.add_bar(format!("model {model}"), *steps, self.pulse.max_steps);
+        }
+    }
+
+    fn add_bar(&mut self, name: String, done: u64, of: u64) {
         let Some(bars) = self.voice.bars() else { return };
         let template = "{prefix} {wide_bar} {pos}/{len} {msg} {elapsed}, {eta} left";
         let style = ProgressStyle::with_template(template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        for (model, steps) in done.iter().enumerate() {
-            let bar = ProgressBar::new(self.pulse.max_steps).with_style(style.clone());
-            let bar = bars.add(bar.with_position(*steps).with_prefix(format!("model {model}")));
-            // The steps of earlier sessions took no time of this one.
-            bar.reset_eta();
-            self.models.push(ModelBar { bar, images: 0, since: Instant::now(), speed: 0.0 });
-        }
+        let bar = ProgressBar::new(of).with_style(style);
+        let bar = bars.add(bar.with_position(done).with_prefix(name));
+        // The steps of earlier sessions took no time of this one.
+        bar.reset_eta();
+        self.models.push(ModelBar { bar, images: 0, since: Instant::now(), speed: 0.0 });
     }
 
     fn introduce(&self, started: &Started) {
@@ -147,6 +154,23 @@ impl Console {
             model.images = 0;
             model.since = Instant::now();
             model.bar.set_message(bar_message(step, model.speed, self.voice.width()));
+        }
+    }
+
+    /// A cycle was measured on test, after the choice.
+    fn measured(&mut self, done: u64, total: u64) {
+        if self.curve.is_none() {
+            self.add_bar("on test".to_owned(), 0, total);
+        }
+        let curve = self.curve.get_or_insert_with(|| Pulse::new(vec![done], total));
+        curve.steps = vec![done];
+        if curve.last.elapsed() >= HEARTBEAT && self.voice.bars().is_none() {
+            let left = curve.left(curve.began.elapsed());
+            curve.rest();
+            self.say(&format!("after {done} of {total} cycles on test, {left}"));
+        }
+        if let Some(ModelBar { bar, .. }) = self.models.last() {
+            bar.set_position(done);
         }
     }
 
@@ -248,6 +272,7 @@ impl Observer for Console {
                 self.say(&format!("stopped after cycle {cycle}: no better score any more"));
                 self.announce_final_pass();
             }
+            Event::Measured { done, total } => self.measured(*done as u64, *total as u64),
             Event::Interrupted { .. } | Event::Finished(_) => self.close(),
             Event::Unknown => {}
         }

@@ -23,7 +23,7 @@ const POINTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(60);
 const STEPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
 
 pub(super) fn online(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    each(drawing, "online-projection", &[Split::Train], |studied| {
+    each(drawing, "online-projection", &[Split::Train], |_, studied| {
         let shelf = &studied.shelf;
         let cycle = last_kept(shelf)?;
         let [a, b] = [0, 1].map(|model| Name::Inner(cycle, model, None));
@@ -33,10 +33,12 @@ pub(super) fn online(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
 }
 
 pub(super) fn offline(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    each(drawing, "offline-projection", &[Split::Train], |studied| {
+    each(drawing, "offline-projection", &[Split::Train], |run, studied| {
         let shelf = &studied.shelf;
         let cycle = last_kept(shelf)?;
-        let length = cycle.min(20);
+        // The run's own window: in one that is shorter than the paper's, 20 cycles are too many.
+        let window = run.record()?.started.windows.first().and_then(|window| window.length);
+        let length = window.map_or(cycle, |length| length.get().max(3)).min(cycle);
         let outer = |cycle| Name::Outer(Some(cycle));
         let [first, middle, last] = [cycle + 1 - length, cycle - length / 2, cycle].map(outer);
         let hwa = Name::Hwa(Some(cycle), Some(length));
@@ -45,7 +47,7 @@ pub(super) fn offline(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
 }
 
 pub(super) fn interpolation(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    each(drawing, "interpolation", &[Split::Train, Split::Test], |studied| {
+    each(drawing, "interpolation", &[Split::Train, Split::Test], |_, studied| {
         let shelf = &studied.shelf;
         let last = shelf.last_cycle()?.ok_or_else(|| not_kept("a model at its end"))?;
         let extent = Extent { from: -1.0, to: 2.0, count: POINTS };
@@ -211,12 +213,12 @@ fn each(
     drawing: &Drawing<'_>,
     name: &str,
     splits: &[Split],
-    view: impl Fn(&Studied) -> Result<View, Failure>,
+    view: impl Fn(&Trained, &Studied) -> Result<View, Failure>,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
         let studied = run.studied()?;
-        let view = view(&studied)?;
+        let view = view(run, &studied)?;
         parts.extend(drawn(drawing, run, &studied, (name, view), splits)?);
     }
     Ok(parts)

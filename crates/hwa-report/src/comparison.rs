@@ -117,6 +117,9 @@ pub struct RunFigures {
     /// Where several windows were tried in it, what each is worth.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowFigures>,
+    /// Where windows are over averages of several models, what the averages alone are worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub online: Option<WindowFigures>,
     /// Its experiment, without what may differ between machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
@@ -142,14 +145,24 @@ impl RunFigures {
     /// The run as if it had tried the window of this length alone.
     fn with_window(&self, length: Option<usize>) -> Option<Self> {
         let window = self.windows.iter().find(|window| window.length == length)?;
-        Some(Self {
-            top1: window.top1,
-            top5: window.top5,
-            validation_top1: window.validation_top1,
-            chosen_cycle: window.chosen_cycle,
+        Some(self.with(window))
+    }
+
+    /// The run as if it had tried no window: its outer weights alone, if they were measured.
+    pub fn without_windows(&self) -> Option<Self> {
+        self.online.as_ref().map(|online| self.with(online))
+    }
+
+    fn with(&self, chosen: &WindowFigures) -> Self {
+        Self {
+            top1: chosen.top1,
+            top5: chosen.top5,
+            validation_top1: chosen.validation_top1,
+            chosen_cycle: chosen.chosen_cycle,
             windows: Vec::new(),
+            online: None,
             ..self.clone()
-        })
+        }
     }
 }
 

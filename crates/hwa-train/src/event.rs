@@ -306,6 +306,10 @@ pub struct Summary {
     /// Where several windows were tried, what each is worth.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowSummary>,
+    /// Where there are windows over averages of several models, what the averages alone are worth:
+    /// the result of online averaging, which trains the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub online: Option<OnlineSummary>,
     /// The best cycle on test, the paper's way, if a test curve was asked for.
     pub best_on_test: Option<BestOnTest>,
     /// What depends on the clock.
@@ -320,6 +324,18 @@ pub struct WindowSummary {
     pub window: usize,
     /// Its length, if it has one.
     pub length: Option<usize>,
+    /// The cycle.
+    pub cycle: usize,
+    /// The figures on validation.
+    pub validation: Evaluation,
+    /// The figures on test.
+    pub test: Evaluation,
+}
+
+/// Outer weights alone, at the cycle that validation chooses for them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OnlineSummary {
     /// The cycle.
     pub cycle: usize,
     /// The figures on validation.

@@ -12,7 +12,8 @@ use hwa_store::{CheckpointStore, read_tensors};
 
 use crate::error::TrainError;
 use crate::event::{
-    BestOnTest, Evaluation, Event, Levels, Observer, Summary, SummaryTime, WindowSummary, announce,
+    BestOnTest, Evaluation, Event, Levels, Observer, OnlineSummary, Summary, SummaryTime,
+    WindowSummary, announce,
 };
 use crate::judge::{JudgeState, kind};
 use crate::leader::{Closing, LastCycle};
@@ -81,10 +82,12 @@ impl FinalPass<'_> {
             }
         }
         let each_window = self.each_window(&choice.0, [&validation, &test])?;
+        let online = self.outer_alone(&choice.0, [&validation, &test])?;
         let windows = &self.bench.settings.plan.windows;
         let length = chosen.and_then(|c| windows.get(c.window?)?.length).map(|l| l.get());
         Ok(Summary {
             windows: each_window,
+            online,
             last_cycle: closing.last.as_ref().map_or(0, |last| last.cycle),
             chosen,
             chosen_length: length,
@@ -131,6 +134,26 @@ impl FinalPass<'_> {
             windows.push(WindowSummary { window, length, cycle, validation, test });
         }
         Ok(windows)
+    }
+
+    /// The outer weights at the cycle that validation chooses for them, where windows are the
+    /// result; like each window, only if all of them are kept.
+    fn outer_alone(
+        &mut self,
+        judge: &JudgeState,
+        splits: [&Subset; 2],
+    ) -> Result<Option<OnlineSummary>, TrainError> {
+        let Settings { plan, checkpoints, .. } = self.bench.settings;
+        let apart = plan.num_models.get() > 1 && !plan.windows.is_empty();
+        let Some(Choice { cycle, .. }) = judge.outer.best().copied().filter(|_| apart) else {
+            return Ok(None);
+        };
+        if checkpoints.outer_every.get() > 1 {
+            return Ok(None);
+        }
+        let outer = self.checkpoints.load_outer(cycle)?;
+        let [validation, test] = self.averaged(&outer, splits)?;
+        Ok(Some(OnlineSummary { cycle, validation, test }))
     }
 
     fn last_cycle(

@@ -34,6 +34,9 @@ pub(crate) struct JudgeState {
     /// The best of each window, in the order of the plan's; states did not always have it.
     #[serde(default)]
     pub(crate) windows: Vec<Selection>,
+    /// The best of the outer weights, where windows choose among themselves.
+    #[serde(default = "nothing_yet")]
+    pub(crate) outer: Selection,
     /// The next cycle to look at.
     pub(crate) next_due: usize,
 }
@@ -45,8 +48,17 @@ impl JudgeState {
             Every::Cycles(n) => n.get(),
         };
         let windows = settings.plan.windows.iter().map(|_| Selection::new(None)).collect();
-        Self { selection: Selection::new(settings.patience), windows, next_due }
+        Self {
+            selection: Selection::new(settings.patience),
+            windows,
+            outer: nothing_yet(),
+            next_due,
+        }
     }
+}
+
+fn nothing_yet() -> Selection {
+    Selection::new(None)
 }
 
 /// A cycle to be judged.
@@ -247,6 +259,12 @@ impl Judge<'_> {
             self.consider(cycle, Member::Outer, &outer)?;
             train = self.on_training_images().map_err(failed)?;
         }
+        self.state.outer.consider(Choice {
+            cycle,
+            window: None,
+            model: None,
+            score: score(&outer),
+        });
         let mut hwa = Vec::new();
         // Windows that hold the same cycles have the same mean: measured once.
         let mut loaded = vec![cycle];

@@ -45,8 +45,8 @@ pub use disk::DiskUse;
 pub use error::TrainError;
 pub use event::{
     BestOnTest, CycleEnded, CycleTime, EVENTS_FORMAT, Evaluation, Event, JudgeTime, Judged, Levels,
-    ModelReport, ModelTime, Observer, Started, Stepped, Summary, SummaryTime, Traffic,
-    WindowEvaluation, WindowSummary,
+    ModelReport, ModelTime, Observer, OnlineSummary, Started, Stepped, Summary, SummaryTime,
+    Traffic, WindowEvaluation, WindowSummary,
 };
 pub use experiment::{
     Auto, Budget, CheckpointsTable, Convolution, Data, EmaTable, EvaluateTable, EveryText,

@@ -404,6 +404,34 @@ fn every_window_is_measured_where_validation_chooses_for_it() {
 }
 
 #[test]
+fn the_averages_of_a_run_with_windows_are_worth_what_they_are_without() {
+    let result = |settings: &Settings| {
+        let folder = tempfile::tempdir().unwrap();
+        let Outcome::Finished(summary) = train(folder.path(), settings) else {
+            panic!("not interrupted")
+        };
+        summary
+    };
+    let settings = with(2, 5);
+    let both = result(&settings);
+    let mut alone = settings.clone();
+    alone.plan.windows.clear();
+    let alone = result(&alone);
+    let online = both.online.unwrap();
+    assert_eq!(online.cycle, alone.chosen.unwrap().cycle);
+    let levels = [(online.validation, alone.validation), (online.test, alone.test)];
+    for (found, levels) in levels {
+        let expected = levels.chosen.unwrap();
+        assert_eq!(
+            (found.top1, found.top5, found.loss),
+            (expected.top1, expected.top5, expected.loss)
+        );
+    }
+    assert_eq!(alone.online, None, "that is the result itself");
+    assert_eq!(result(&with(1, 5)).online, None, "one model has no average");
+}
+
+#[test]
 fn windows_whose_members_may_be_gone_are_not_measured_again() {
     let mut settings = with(2, 5);
     settings.checkpoints.outer_every = nonzero(10);
@@ -412,6 +440,7 @@ fn windows_whose_members_may_be_gone_are_not_measured_again() {
         panic!("not interrupted")
     };
     assert!(settings.plan.windows.len() > 1 && summary.windows.is_empty());
+    assert_eq!(summary.online, None);
 }
 
 #[test]

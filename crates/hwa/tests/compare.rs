@@ -172,6 +172,34 @@ fn what_another_machine_has_finished_counts_as_done() {
 }
 
 #[test]
+fn outer_weights_are_worth_what_online_averaging_gives() {
+    let entries = "methods = [\n    { label = \"Outer\", outer_of = \"HWA\" },\n    \
+                   { label = \"Online\", method = \"online\" },";
+    let place = Place::new(&SHORT.replace("methods = [", entries));
+    let only = ["--only", "Outer", "--only", "Online", "--seeds", "1"];
+    let output = place.compare(&only).arg("--json").output().unwrap();
+    let result: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    let of = |method: &str| {
+        let rows = result["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["method"] == method).unwrap();
+        ["per_model", "total"].map(|budget| {
+            let run = &row[budget]["runs"][0];
+            ["top1", "top5", "validation_top1", "chosen_cycle"].map(|key| run[key].clone())
+        })
+    };
+    assert_eq!(of("Outer"), of("Online"));
+    assert!(of("Outer")[0][0].as_f64().unwrap() > 10.0);
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("began: ").count(), 4, "two methods, two budgets: {said}");
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("Outer: the outer weights alone of the runs of HWA"), "{notes}");
+    // The runs are those of HWA: nothing is left to train for it.
+    let more = place.compare(&["--only", "HWA", "--seeds", "1"]).output().unwrap();
+    succeeded(&more);
+    assert!(!text(&more.stderr).contains("began: "), "{}", text(&more.stderr));
+}
+
+#[test]
 fn runs_of_something_else_are_not_taken_from_a_table() {
     let there = Place::new(SHORT);
     succeeded(&there.compare(&["--only", "LAWA", "--seeds", "1"]).output().unwrap());

@@ -1,7 +1,7 @@
 //! Which runs a comparison has, where they are, and what is known of them.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hwa_report::{Comparison, Group, Row, RunFigures};
@@ -73,6 +73,12 @@ impl Plan {
         if !arguments.sets.is_empty() {
             notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
         }
+        let outer = |cell: &Cell| {
+            let (method, of) = (&cell.method, cell.outer_of.as_ref()?);
+            Some(format!("{method}: the outer weights alone of the runs of {of}, time included."))
+        };
+        let outer: BTreeSet<String> = cells.iter().filter_map(outer).collect();
+        notes.extend(outer);
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
         elsewhere.doubts().into_iter().for_each(tell);
@@ -106,7 +112,9 @@ impl Plan {
 
     /// Runs that were asked for, done or not.
     pub(in crate::commands) fn num_runs(&self) -> usize {
-        self.chosen.iter().filter(|chosen| **chosen).count() * self.seeds.len()
+        let chosen = self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen);
+        let folders: BTreeSet<&String> = chosen.map(|(cell, _)| &cell.folder).collect();
+        folders.len() * self.seeds.len()
     }
 
     /// Makes the experiments smaller, and notes what became of them.
@@ -221,7 +229,7 @@ impl Plan {
         match results::read(&self.dir(cell, seed), seed)? {
             Some(run) => {
                 self.check_run(cell, seed)?;
-                Ok(Some(run))
+                Ok(if cell.outer_of.is_some() { run.without_windows() } else { Some(run) })
             }
             None => {
                 let elsewhere = self.elsewhere.run(cell, seed)?;
@@ -255,7 +263,11 @@ impl Plan {
     pub(in crate::commands) fn jobs(&self, dry: bool) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
         let mut sources = Sources::default();
-        for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
+        let chosen = self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen);
+        let mut chosen: Vec<&Cell> = chosen.map(|(cell, _)| cell).collect();
+        // What is outer weights of another is trained with it, under its name.
+        chosen.sort_by_key(|cell| cell.outer_of.is_some());
+        for cell in chosen {
             let experiment = self.out.join(&cell.folder).join("experiment.toml");
             let mut seeds = Vec::new();
             for seed in &self.seeds {
@@ -285,6 +297,8 @@ impl Plan {
                 }
             }));
         }
+        let mut dirs = BTreeSet::new();
+        jobs.retain(|job: &Job| dirs.insert(job.dir.clone()));
         // A column of a table is better than a row; and what needs more cores comes first,
         // because what needs fewer can be put beside it.
         // After all of them are known to be possible.

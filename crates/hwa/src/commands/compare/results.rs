@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hwa_report::{RunFigures, WindowFigures};
 use hwa_store::{StoreError, read_to_string};
-use hwa_train::{Event, Experiment, Summary, WindowSummary};
+use hwa_train::{Event, Experiment, OnlineSummary, Summary, WindowSummary};
 use serde_json::Value;
 
 use crate::commands::train::identity;
@@ -43,6 +43,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         machines,
         commits,
         windows: summary.windows.iter().map(window).collect(),
+        online: summary.online.as_ref().map(online),
         settings: Some(settings(run)?),
     }))
 }
@@ -54,6 +55,16 @@ fn window(window: &WindowSummary) -> WindowFigures {
         top1: window.test.top1,
         top5: window.test.top5,
         validation_top1: window.validation.top1,
+    }
+}
+
+fn online(online: &OnlineSummary) -> WindowFigures {
+    WindowFigures {
+        length: None,
+        chosen_cycle: online.cycle,
+        top1: online.test.top1,
+        top5: online.test.top5,
+        validation_top1: online.validation.top1,
     }
 }
 

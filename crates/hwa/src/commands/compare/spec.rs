@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hwa_report::Published;
-use hwa_train::{Budget, Experiment, ExperimentError};
+use hwa_train::{Budget, Experiment, ExperimentError, Method};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -85,6 +85,16 @@ pub(super) struct Cell {
     pub(super) folder: String,
     /// What they train, but for the seed.
     pub(super) experiment: Experiment,
+    /// The method that trains them, if this is of their outer weights alone.
+    pub(super) outer_of: Option<String>,
+}
+
+/// A method as it is compared.
+struct Compared {
+    /// Its label, and what is trained.
+    entry: (String, Table),
+    /// The method that trains it, if it is the outer weights of another.
+    outer_of: Option<String>,
 }
 
 impl Cell {
@@ -188,14 +198,26 @@ impl Spec {
         let mut cells: Vec<Cell> = Vec::new();
         let datasets = self.labelled(&self.datasets, &["data", "dataset"], path)?;
         let networks = self.labelled(&self.networks, &["model", "name"], path)?;
-        let methods = self.labelled(&self.methods, &["method"], path)?;
+        let compared = self.compared(path)?;
         for dataset in &datasets {
             for network in &networks {
-                for method in &methods {
+                for method in &compared {
                     for budget in &self.budgets {
-                        let parts = [dataset, network, method];
-                        let Some(cell) = self.cell(parts, *budget, path, sets)? else { continue };
-                        if cells.iter().any(|other| other.folder == cell.folder) {
+                        let (label, keys) = &method.entry;
+                        let trained = method.outer_of.as_ref().unwrap_or(label).clone();
+                        let parts = [dataset, network, &(trained, keys.clone())];
+                        let Some(mut cell) = self.cell(parts, *budget, path, sets)? else {
+                            continue;
+                        };
+                        if method.outer_of.is_some() {
+                            ensure_averaged(&cell, path)?;
+                            cell.method.clone_from(label);
+                            cell.outer_of.clone_from(&method.outer_of);
+                        }
+                        let same = |other: &Cell| {
+                            (&other.folder, &other.outer_of) == (&cell.folder, &cell.outer_of)
+                        };
+                        if cells.iter().any(same) {
                             let (path, folder) = (path.display(), &cell.folder);
                             return Err(Failure::usage(format!(
                                 "{path}: two entries have the same folder, {folder}; give them \
@@ -207,8 +229,56 @@ impl Spec {
                 }
             }
         }
+        let methods: Vec<(String, Table)> = compared.into_iter().map(|m| m.entry).collect();
         self.check_paper([&datasets, &networks, &methods], path)?;
         Ok(cells)
+    }
+
+    /// The methods; `{ label = "Online", outer_of = "HWA" }` has the keys of the other.
+    fn compared(&self, path: &Path) -> Result<Vec<Compared>, Failure> {
+        let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
+        let is_outer = |entry: &&Entry| match entry {
+            Entry::Keys(keys) => keys.contains_key("outer_of"),
+            Entry::Name(_) => false,
+        };
+        let own: Vec<Entry> = self.methods.iter().filter(|e| !is_outer(e)).cloned().collect();
+        let mut own = self.labelled(&own, &["method"], path)?.into_iter();
+        let trained = own.as_slice().to_vec();
+        let mut compared = Vec::new();
+        for entry in &self.methods {
+            let keys = match entry {
+                Entry::Keys(keys) if is_outer(&entry) => keys,
+                _ => {
+                    compared.extend(own.next().map(|entry| Compared { entry, outer_of: None }));
+                    continue;
+                }
+            };
+            let of = keys.get("outer_of").and_then(Value::as_str).unwrap_or_default();
+            let Some((_, trained)) = trained.iter().find(|(label, _)| label == of) else {
+                let known: Vec<&str> = trained.iter().map(|(label, _)| label.as_str()).collect();
+                let known = known.join(", ");
+                return Err(wrong(format!("`outer_of` must be one of {known}, found {of:?}")));
+            };
+            if let Some(other) =
+                keys.keys().find(|key| !["label", "outer_of"].contains(&key.as_str()))
+            {
+                return Err(wrong(format!(
+                    "an entry with `outer_of` has a `label` and nothing else, found `{other}`"
+                )));
+            }
+            // With the keys of what trains it, it is labelled like any other.
+            let mut whole = trained.clone();
+            match keys.get("label") {
+                Some(label) => drop(whole.insert("label".to_owned(), label.clone())),
+                None => {
+                    return Err(wrong(format!("the entry `outer_of = {of:?}` needs a `label`")));
+                }
+            }
+            for entry in self.labelled(&[Entry::Keys(whole)], &["method"], path)? {
+                compared.push(Compared { entry, outer_of: Some(of.to_owned()) });
+            }
+        }
+        Ok(compared)
     }
 
     /// One experiment; nothing, if another budget has the same.
@@ -254,7 +324,7 @@ impl Spec {
         experiment.name = format!("{d}-{n}-{m}{suffix}");
         let [dataset, network, method] = labels.map(str::to_owned);
         let folder = format!("{d}/{n}/{m}{suffix}");
-        Ok(Some(Cell { dataset, network, method, folder, experiment }))
+        Ok(Some(Cell { dataset, network, method, folder, experiment, outer_of: None }))
     }
 
     /// A figure under a label that nothing has would be missed by nobody.
@@ -322,6 +392,21 @@ impl Spec {
             Ok((label, keys))
         };
         entries.iter().map(labelled).collect()
+    }
+}
+
+/// Outer weights are told apart from the result where several models have windows.
+fn ensure_averaged(cell: &Cell, path: &Path) -> Result<(), Failure> {
+    let experiment = &cell.experiment;
+    let kept = experiment.checkpoints.outer_every.get() == 1;
+    match experiment.method == Method::Hwa && experiment.num_models().get() > 1 && kept {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{}: `outer_of` must name a method `hwa` with several models, all of whose outer \
+             weights are kept, found {:?}",
+            path.display(),
+            cell.method
+        ))),
     }
 }
 
@@ -418,6 +503,39 @@ HWA = 70.79
         let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
         assert_eq!(spec.published(&cells[4]).top1, Some(70.79));
         assert_eq!(spec.published(&cells[1]).top1, None);
+    }
+
+    #[test]
+    fn outer_weights_of_a_method_are_a_row_and_no_training_of_their_own() {
+        let with = |entry: &str| TEXT.replace("[\"sgd\",", &format!("[\"sgd\", {entry},"));
+        let cells = cells(&with("{ label = \"Online\", outer_of = \"HWA\" }")).unwrap();
+        let of = |method: &str| -> Vec<&Cell> {
+            cells.iter().filter(|cell| cell.method == method).collect()
+        };
+        let (online, hwa) = (of("Online"), of("HWA"));
+        assert_eq!((online.len(), hwa.len()), (4, 4));
+        for (online, hwa) in online.iter().zip(hwa) {
+            assert_eq!((&online.folder, &online.experiment), (&hwa.folder, &hwa.experiment));
+            assert_eq!((online.outer_of.as_deref(), &hwa.outer_of), (Some("HWA"), &None));
+        }
+        for (entry, expected) in [
+            (
+                "{ label = \"a\", outer_of = \"b\" }",
+                "`outer_of` must be one of sgd, HWA, found \"b\"",
+            ),
+            ("{ label = \"a\", outer_of = 3 }", "`outer_of` must be one of sgd, HWA, found \"\""),
+            ("{ outer_of = \"HWA\" }", "the entry `outer_of = \"HWA\"` needs a `label`"),
+            (
+                "{ label = \"a\", outer_of = \"sgd\" }",
+                "must name a method `hwa` with several models",
+            ),
+            (
+                "{ label = \"a\", outer_of = \"HWA\", seed = 3 }",
+                "has a `label` and nothing else, found `seed`",
+            ),
+        ] {
+            assert!(error(&with(entry)).contains(expected), "{}", error(&with(entry)));
+        }
     }
 
     #[test]

@@ -143,14 +143,9 @@ impl FinalPass<'_> {
         judge: &JudgeState,
         splits: [&Subset; 2],
     ) -> Result<Option<OnlineSummary>, TrainError> {
-        let Settings { plan, checkpoints, .. } = self.bench.settings;
-        let apart = plan.num_models.get() > 1 && !plan.windows.is_empty();
-        let Some(Choice { cycle, .. }) = judge.outer.best().copied().filter(|_| apart) else {
-            return Ok(None);
-        };
-        if checkpoints.outer_every.get() > 1 {
-            return Ok(None);
-        }
+        let all = self.bench.settings.checkpoints.outer_every.get() == 1;
+        let best = judge.outer.as_ref().and_then(Selection::best).filter(|_| all);
+        let Some(cycle) = best.map(|choice| choice.cycle) else { return Ok(None) };
         let outer = self.checkpoints.load_outer(cycle)?;
         let [validation, test] = self.averaged(&outer, splits)?;
         Ok(Some(OnlineSummary { cycle, validation, test }))

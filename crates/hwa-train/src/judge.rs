@@ -34,9 +34,10 @@ pub(crate) struct JudgeState {
     /// The best of each window, in the order of the plan's; states did not always have it.
     #[serde(default)]
     pub(crate) windows: Vec<Selection>,
-    /// The best of the outer weights, where windows choose among themselves.
-    #[serde(default = "nothing_yet")]
-    pub(crate) outer: Selection,
+    /// The best of the outer weights of several models, where windows choose among themselves;
+    /// states did not always have it, and what was judged before is not known.
+    #[serde(default)]
+    pub(crate) outer: Option<Selection>,
     /// The next cycle to look at.
     pub(crate) next_due: usize,
 }
@@ -48,17 +49,10 @@ impl JudgeState {
             Every::Cycles(n) => n.get(),
         };
         let windows = settings.plan.windows.iter().map(|_| Selection::new(None)).collect();
-        Self {
-            selection: Selection::new(settings.patience),
-            windows,
-            outer: nothing_yet(),
-            next_due,
-        }
+        let apart = settings.plan.num_models.get() > 1 && !settings.plan.windows.is_empty();
+        let outer = apart.then(|| Selection::new(None));
+        Self { selection: Selection::new(settings.patience), windows, outer, next_due }
     }
-}
-
-fn nothing_yet() -> Selection {
-    Selection::new(None)
 }
 
 /// A cycle to be judged.
@@ -259,12 +253,9 @@ impl Judge<'_> {
             self.consider(cycle, Member::Outer, &outer)?;
             train = self.on_training_images().map_err(failed)?;
         }
-        self.state.outer.consider(Choice {
-            cycle,
-            window: None,
-            model: None,
-            score: score(&outer),
-        });
+        if let Some(best) = &mut self.state.outer {
+            best.consider(Choice { cycle, window: None, model: None, score: score(&outer) });
+        }
         let mut hwa = Vec::new();
         // Windows that hold the same cycles have the same mean: measured once.
         let mut loaded = vec![cycle];

@@ -179,7 +179,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Of further seeds only the result is needed: a curve on test may take as long as training.
+    /// Of further seeds only the result is needed: a curve on test takes its time.
     pub(in crate::commands) fn draw_curves_of_the_first_seed(&mut self) {
         self.curve_of_first_seed = true;
     }

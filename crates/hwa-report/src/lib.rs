@@ -20,6 +20,7 @@ mod lines;
 mod map;
 mod numbers;
 mod page;
+pub mod paper;
 mod places;
 mod record;
 mod relief;

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use hwa_report::Record;
+use hwa_report::paper::{HWA, Labelled, Networks};
 
 use crate::arguments::StudyOf;
 use crate::failure::Failure;
@@ -54,39 +55,22 @@ impl Trained {
 }
 
 impl Drawing<'_> {
+    /// What the runs have told.
+    pub(super) fn labelled(&self) -> Result<Vec<Labelled>, Failure> {
+        let labelled = |run: &Trained| {
+            let (network, method) = (run.network.clone(), run.method.clone());
+            Ok(Labelled { network, method, record: run.record()? })
+        };
+        self.runs.iter().map(labelled).collect()
+    }
+
     /// The networks, each once.
-    pub(super) fn networks(&self) -> Vec<&str> {
-        let mut networks: Vec<&str> = Vec::new();
-        for run in &self.runs {
-            if !networks.contains(&run.network.as_str()) {
-                networks.push(&run.network);
-            }
-        }
-        networks
+    pub(super) fn networks(&self) -> Networks {
+        Networks::of(self.runs.iter().map(|run| run.network.as_str()))
     }
 
-    /// The runs of a network by a method.
-    pub(super) fn of<'a>(
-        &'a self,
-        network: &'a str,
-        method: &'a str,
-    ) -> impl Iterator<Item = &'a Trained> {
-        self.runs.iter().filter(move |run| run.network == network && run.method == method)
-    }
-
-    /// A name for a figure of a network, if there are several of them.
-    pub(super) fn named(&self, name: &str, network: &str) -> String {
-        match self.networks().len() {
-            0 | 1 => name.to_owned(),
-            _ => format!("{name}-{}", network.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
-        }
-    }
-
-    /// A title that says of which network, if there are several.
-    pub(super) fn titled(&self, title: &str, network: &str) -> String {
-        match self.networks().len() {
-            0 | 1 => title.to_owned(),
-            _ => format!("{title}: {network}"),
-        }
+    /// The runs of HWA, network by network.
+    pub(super) fn of_hwa(&self) -> impl Iterator<Item = &Trained> {
+        self.runs.iter().filter(|run| run.method == HWA)
     }
 }

@@ -1,8 +1,6 @@
 //! `hwa figures`: the figures of the paper, from runs of one's own.
 
-mod curves;
 mod drawing;
-mod findings;
 mod presets;
 mod surfaces;
 
@@ -201,11 +199,12 @@ fn draw(
         cancelled: &cancelled,
     };
     let mut parts = vec![Part::Text(format!("In the paper: {}", preset.lesson))];
-    parts.extend((preset.draw)(&drawing)?);
+    parts.extend(preset.drawn.parts(&drawing)?);
     parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
     parts.extend(in_the_paper(preset, &arguments.sets).map(Part::Text));
     parts.extend(windows_alike(&drawing)?.map(Part::Text));
-    let networks = drawing.networks().join(", ");
+    let networks = drawing.networks();
+    let networks = networks.iter().collect::<Vec<_>>().join(", ");
     let lead =
         format!("The paper's figure {}, drawn with {networks} on {}", preset.name, arguments.data);
     let sheet = Sheet { title: preset.title.to_owned(), lead, parts: parts.clone() };

@@ -1,8 +1,8 @@
 //! The figures of the paper: what they need, and what they teach.
 
 use hwa_report::Part;
+use hwa_report::paper::{self, Labelled};
 
-use super::curves;
 use super::drawing::Drawing;
 use super::surfaces;
 use crate::failure::Failure;
@@ -23,15 +23,28 @@ pub(super) struct Preset {
     pub(super) epochs: u64,
     /// From these seeds.
     pub(super) seeds: &'static [u64],
-    /// Draws it.
-    pub(super) draw: fn(&Drawing<'_>) -> Result<Vec<Part>, Failure>,
+    /// What it is drawn from.
+    pub(super) drawn: Drawn,
 }
 
-pub(super) const HWA: &str = "HWA";
-pub(super) const ONLINE: &str = "online";
-pub(super) const SWA: &str = "SWA, rate 0.05";
-pub(super) const COSINE: &str = "cosine";
+/// What a figure is drawn from.
+pub(super) enum Drawn {
+    /// What runs have told.
+    Told(fn(&[Labelled]) -> Vec<Part>),
+    /// The weights that they have kept, which are measured.
+    Measured(fn(&Drawing<'_>) -> Result<Vec<Part>, Failure>),
+}
 
+impl Drawn {
+    pub(super) fn parts(&self, drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+        match self {
+            Self::Told(draw) => Ok(draw(&drawing.labelled()?)),
+            Self::Measured(draw) => draw(drawing),
+        }
+    }
+}
+
+// Figures know them by their labels.
 const HWA_RUN: &str = r#"{ label = "HWA", method = "hwa" }"#;
 const ONLINE_RUN: &str = r#"{ label = "online", method = "online" }"#;
 const COSINE_RUN: &str = r#"{ label = "cosine", method = "sgd" }"#;
@@ -57,7 +70,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &SWA_RUNS,
         epochs: 400,
         seeds: &[1],
-        draw: curves::swa_rates,
+        drawn: Drawn::Told(paper::swa_rates),
     },
     Preset {
         name: "online-offline-hwa",
@@ -68,7 +81,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[ONLINE_RUN, SWA_RUNS[0], HWA_RUN],
         epochs: 400,
         seeds: &[1],
-        draw: curves::online_offline_hwa,
+        drawn: Drawn::Told(paper::online_offline_hwa),
     },
     Preset {
         name: "constant-rate",
@@ -79,7 +92,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &CONSTANT_RUNS,
         epochs: 200,
         seeds: &[1],
-        draw: curves::constant_rate,
+        drawn: Drawn::Told(paper::constant_rate),
     },
     Preset {
         name: "online-projection",
@@ -90,7 +103,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: surfaces::online,
+        drawn: Drawn::Measured(surfaces::online),
     },
     Preset {
         name: "offline-projection",
@@ -101,7 +114,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: surfaces::offline,
+        drawn: Drawn::Measured(surfaces::offline),
     },
     Preset {
         name: "inner-outer-hwa",
@@ -112,7 +125,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: curves::inner_outer_hwa,
+        drawn: Drawn::Told(paper::inner_outer_hwa),
     },
     Preset {
         name: "interpolation",
@@ -123,7 +136,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: surfaces::interpolation,
+        drawn: Drawn::Measured(surfaces::interpolation),
     },
     Preset {
         name: "best-cycle",
@@ -134,7 +147,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: curves::best_cycle,
+        drawn: Drawn::Told(paper::best_cycle),
     },
     Preset {
         name: "restart",
@@ -145,7 +158,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: surfaces::restart,
+        drawn: Drawn::Measured(surfaces::restart),
     },
     Preset {
         name: "convergence-condition",
@@ -157,7 +170,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: surfaces::condition,
+        drawn: Drawn::Measured(surfaces::condition),
     },
     Preset {
         name: "window-boxplot",
@@ -168,7 +181,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1, 2, 3, 4, 5],
-        draw: curves::window_boxplot,
+        drawn: Drawn::Told(paper::window_boxplot),
     },
     Preset {
         name: "convergence",
@@ -178,7 +191,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[COSINE_RUN, HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        draw: curves::convergence,
+        drawn: Drawn::Told(paper::convergence),
     },
 ];
 
@@ -236,6 +249,16 @@ mod tests {
             assert!(preset.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
             assert!(PRESETS[..index].iter().all(|other| other.name != preset.name));
             assert!(preset.lesson.ends_with('.') && !preset.networks.is_empty());
+        }
+    }
+
+    #[test]
+    fn runs_have_the_labels_that_figures_know_them_by() {
+        let runs = [HWA_RUN, ONLINE_RUN, COSINE_RUN, SWA_RUNS[0]];
+        for (run, label) in runs.iter().zip([paper::HWA, paper::ONLINE, paper::COSINE, paper::SWA])
+        {
+            let table: toml::Table = format!("run = {run}").parse().unwrap();
+            assert_eq!(table["run"]["label"].as_str(), Some(label));
         }
     }
 

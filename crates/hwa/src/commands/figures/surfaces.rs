@@ -3,12 +3,11 @@
 use std::num::NonZeroUsize;
 
 use hwa_core::Weights;
+use hwa_report::paper::findings;
 use hwa_report::{Axis, Chart, Figure, Lines, Part, Series, Tone};
 use hwa_store::InnerPosition;
 
 use super::drawing::{Drawing, Trained};
-use super::findings;
-use super::presets::HWA;
 use crate::arguments::{Analyze, Images, Split, StudyOf};
 use crate::commands::analyze;
 use crate::failure::Failure;
@@ -57,7 +56,7 @@ pub(super) fn interpolation(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
 
 pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+    for run in drawing.of_hwa() {
         let studied = run.studied()?;
         let period = run.record()?.started.sync_period;
         let walks = walks(&studied, period)?;
@@ -129,7 +128,7 @@ fn inside(
             named.push((format!("model {model}, {number}, step {step}"), weights.clone()));
         }
     }
-    let folder = drawing.folder.join(drawing.named("restart-curve", &run.network));
+    let folder = drawing.folder.join(drawing.networks().named("restart-curve", &run.network));
     let readings = measure_each(&named, &how(drawing, studied, &[Split::Train], &folder))?;
     let mut losses = readings.iter().map(|reading| {
         reading.splits.first().map_or(f64::NAN, |tally| tally.loss / tally.images as f64)
@@ -146,8 +145,8 @@ fn inside(
         ..Lines::default()
     };
     Ok(Figure {
-        name: drawing.named("restart-curve", &run.network),
-        title: drawing.titled("The training loss within cycles", &run.network),
+        name: drawing.networks().named("restart-curve", &run.network),
+        title: drawing.networks().titled("The training loss within cycles", &run.network),
         caption: "Each cycle begins with the average of the models; the fall between the cycles \
                   is the synchronization. Statistics are re-estimated at each point."
             .to_owned(),
@@ -157,7 +156,7 @@ fn inside(
 
 pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+    for run in drawing.of_hwa() {
         let arguments = Analyze {
             subject: StudyOf {
                 run: Some(run.dir.clone()),
@@ -172,14 +171,15 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             plain: drawing.plain,
             json: false,
         };
-        let folder = drawing.folder.join(drawing.named("condition", &run.network));
+        let folder = drawing.folder.join(drawing.networks().named("condition", &run.network));
         let mut found = on_threads(drawing.cores, || {
             analyze::condition(&arguments, folder, drawing.cancelled)
         })?;
         for part in &mut found {
             if let Part::Figure(figure) = part {
-                figure.name = drawing.named(&format!("condition-{}", figure.name), &run.network);
-                figure.title = drawing.titled(&figure.title, &run.network);
+                figure.name =
+                    drawing.networks().named(&format!("condition-{}", figure.name), &run.network);
+                figure.title = drawing.networks().titled(&figure.title, &run.network);
             }
         }
         parts.extend(found);
@@ -216,7 +216,7 @@ fn each(
     view: impl Fn(&Trained, &Studied) -> Result<View, Failure>,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    for run in drawing.networks().into_iter().flat_map(|network| drawing.of(network, HWA)) {
+    for run in drawing.of_hwa() {
         let studied = run.studied()?;
         let view = view(run, &studied)?;
         parts.extend(drawn(drawing, run, &studied, (name, view), splits)?);
@@ -231,7 +231,7 @@ fn drawn(
     (name, view): (&str, View),
     splits: &[Split],
 ) -> Result<Vec<Part>, Failure> {
-    let name = drawing.named(name, &run.network);
+    let name = drawing.networks().named(name, &run.network);
     let folder = drawing.folder.join(&name);
     let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
     write_data(&landscape, drawing.folder, &format!("{name}-"))?;
@@ -240,7 +240,7 @@ fn drawn(
     for part in &mut parts {
         if let Part::Figure(figure) = part {
             figure.name = format!("{name}-{}", figure.name);
-            figure.title = drawing.titled(&figure.title, &run.network);
+            figure.title = drawing.networks().titled(&figure.title, &run.network);
         }
     }
     Ok(found.into_iter().chain(parts).collect())

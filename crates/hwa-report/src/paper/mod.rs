@@ -1,11 +1,38 @@
-//! Figures that are drawn from what runs have told.
+//! The paper's figures that are drawn from what runs have told, with what they show in words.
 
-use hwa_report::{Axis, Boxes, Chart, Figure, Level, Lines, Part, Record, Series, Tone};
+pub mod findings;
+mod networks;
 
-use super::drawing::Drawing;
-use super::findings;
-use super::presets::{COSINE, HWA, ONLINE, SWA};
-use crate::failure::Failure;
+use crate::axis::Axis;
+use crate::boxes::Boxes;
+use crate::chart::{Chart, Figure};
+use crate::lines::{Lines, Series};
+use crate::record::Record;
+use crate::result::Level;
+use crate::sheet::Part;
+use crate::svg::Tone;
+
+pub use networks::Networks;
+
+/// The label of runs of HWA.
+pub const HWA: &str = "HWA";
+/// That of online averaging.
+pub const ONLINE: &str = "online";
+/// That of offline averaging, with the usual rate.
+pub const SWA: &str = "SWA, rate 0.05";
+/// That of one model whose rate is a cosine.
+pub const COSINE: &str = "cosine";
+
+/// A run under its labels in a comparison.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Labelled {
+    /// The network.
+    pub network: String,
+    /// The method: figures that need a certain one know it by its label.
+    pub method: String,
+    /// What the run has told.
+    pub record: Record,
+}
 
 type Points = Vec<(f64, f64)>;
 
@@ -54,42 +81,64 @@ fn lines(name: String, title: String, caption: &str, x: Axis, y: Axis, lines: Ve
     Part::Figure(Figure { name, title, caption: caption.to_owned(), chart })
 }
 
-pub(super) fn swa_rates(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// The runs of a network.
+fn of_network<'a>(runs: &'a [Labelled], network: &str) -> impl Iterator<Item = &'a Labelled> {
+    runs.iter().filter(move |run| run.network == network)
+}
+
+/// Those of them that are of a method.
+fn of_method<'a>(
+    runs: &'a [Labelled],
+    network: &str,
+    method: &str,
+) -> impl Iterator<Item = &'a Record> {
+    of_network(runs, network).filter(move |run| run.method == method).map(|run| &run.record)
+}
+
+fn networks(runs: &[Labelled]) -> Networks {
+    Networks::of(runs.iter().map(|run| run.network.as_str()))
+}
+
+/// The accuracy of offline averaging on test, with other rates in its second stage.
+pub fn swa_rates(runs: &[Labelled]) -> Vec<Part> {
+    let networks = networks(runs);
     let mut parts = Vec::new();
-    for network in drawing.networks() {
-        let mut curves = Vec::new();
-        for (number, run) in drawing.runs.iter().filter(|run| run.network == network).enumerate() {
+    for network in networks.iter() {
+        let curves = of_network(runs, network).enumerate().map(|(number, run)| {
             let tone = [1, 0, 5, 3][number % 4];
-            curves.push(series(&run.method, tone, on_test(&run.record()?, Some(0))));
-        }
+            series(&run.method, tone, on_test(&run.record, Some(0)))
+        });
+        let curves: Vec<Series> = curves.collect();
         parts.extend(findings::here(findings::ends(&curves)));
         parts.push(lines(
-            drawing.named("swa-rate-sensitivity", network),
-            drawing.titled("SWA with other rates in its second stage", network),
+            networks.named("swa-rate-sensitivity", network),
+            networks.titled("SWA with other rates in its second stage", network),
             "Accuracy on test of the mean of all samples of the second stage, by epoch.",
             Axis::counting("epoch"),
             later(&curves, 0.0),
             curves,
         ));
     }
-    Ok(parts)
+    parts
 }
 
-pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// The accuracy of online averaging, of offline averaging and of both on test, by epoch and by
+/// time.
+pub fn online_offline_hwa(runs: &[Labelled]) -> Vec<Part> {
+    let networks = networks(runs);
     let mut parts = Vec::new();
-    for network in drawing.networks() {
+    for network in networks.iter() {
         let (mut by_epoch, mut by_time) = (Vec::new(), Vec::new());
         for (method, name, tone) in
             [(ONLINE, "online", 2), (SWA, "offline (SWA)", 1), (HWA, HWA, 0)]
         {
-            for run in drawing.of(network, method) {
-                let record = run.record()?;
+            for record in of_method(runs, network, method) {
                 let curve = match method {
                     // Before its second stage there is nothing to average.
-                    SWA => on_test(&record, Some(0)),
-                    _ => result_on_test(&record),
+                    SWA => on_test(record, Some(0)),
+                    _ => result_on_test(record),
                 };
-                by_time.push(series(name, tone, timed(&record, &curve)));
+                by_time.push(series(name, tone, timed(record, &curve)));
                 by_epoch.push(series(name, tone, curve));
             }
         }
@@ -97,10 +146,10 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
             let reached = others.iter().filter_map(|other| findings::reaches(hwa, other));
             parts.extend(findings::here(findings::ends(&by_epoch).into_iter().chain(reached)));
         }
-        let name = |what: &str| drawing.named(&format!("online-offline-hwa{what}"), network);
+        let name = |what: &str| networks.named(&format!("online-offline-hwa{what}"), network);
         parts.push(lines(
             name(""),
-            drawing.titled("Accuracy on test by epoch", network),
+            networks.titled("Accuracy on test by epoch", network),
             "Epochs of each model. SWA begins to average when its second stage begins.",
             Axis::counting("epoch"),
             later(&by_epoch, 0.2),
@@ -108,7 +157,7 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
         ));
         parts.push(lines(
             name("-time"),
-            drawing.titled("Accuracy on test by time", network),
+            networks.titled("Accuracy on test by time", network),
             "Minutes of steps, of waiting for data and of synchronization, on the machine that \
              trained it: two models need twice the cores, or twice the time.",
             Axis::measuring("minutes"),
@@ -116,7 +165,7 @@ pub(super) fn online_offline_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Fai
             by_time,
         ));
     }
-    Ok(parts)
+    parts
 }
 
 /// Epochs become minutes of steps, of waiting for data and of synchronization.
@@ -133,16 +182,17 @@ fn timed(record: &Record, points: &[(f64, f64)]) -> Points {
     points.iter().filter_map(|(x, y)| Some((minutes(*x)?, *y))).collect()
 }
 
-pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// The accuracy of SGD with constant rates on training and on test images.
+pub fn constant_rate(runs: &[Labelled]) -> Vec<Part> {
+    let networks = networks(runs);
     let mut parts = Vec::new();
-    for network in drawing.networks() {
+    for network in networks.iter() {
         let mut curves = Vec::new();
-        for (number, run) in drawing.runs.iter().filter(|run| run.network == network).enumerate() {
-            let record = run.record()?;
+        for (number, run) in of_network(runs, network).enumerate() {
             let tones = [BLUES, REDS][number % 2];
             let name = |what| format!("{}, {what}", run.method);
-            curves.push(series(name("training"), tones.0, on_training(&record)));
-            curves.push(series(name("test"), tones.1, result_on_test(&record)));
+            curves.push(series(name("training"), tones.0, on_training(&run.record)));
+            curves.push(series(name("test"), tones.1, result_on_test(&run.record)));
         }
         let jumps: Vec<String> = curves.iter().filter_map(findings::oscillation).collect();
         if !jumps.is_empty() {
@@ -150,62 +200,65 @@ pub(super) fn constant_rate(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
             parts.extend(findings::here([jumps]));
         }
         parts.push(lines(
-            drawing.named("constant-rate", network),
-            drawing.titled("Accuracy of SGD with a constant rate", network),
+            networks.named("constant-rate", network),
+            networks.titled("Accuracy of SGD with a constant rate", network),
             "By epoch, with statistics re-estimated.",
             Axis::counting("epoch"),
             Axis::measuring("accuracy, %"),
             curves,
         ));
     }
-    Ok(parts)
+    parts
 }
 
-pub(super) fn inner_outer_hwa(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// Accuracy and loss of inner, outer and HWA weights by cycle.
+pub fn inner_outer_hwa(runs: &[Labelled]) -> Vec<Part> {
     let figures = |record: &Record| vec![record.accuracy(), record.validation_loss()];
-    of_records(drawing, findings::leads, figures)
+    of_records(runs, findings::leads, figures)
 }
 
-pub(super) fn best_cycle(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
-    of_records(drawing, findings::choice, |record| vec![record.generalisation()])
+/// The HWA weights on training, validation and test images by cycle.
+pub fn best_cycle(runs: &[Labelled]) -> Vec<Part> {
+    of_records(runs, findings::choice, |record| vec![record.generalisation()])
 }
 
 /// Figures that reports have as well, and what they show.
 fn of_records(
-    drawing: &Drawing<'_>,
+    runs: &[Labelled],
     finding: fn(&Record) -> Option<String>,
     figures: fn(&Record) -> Vec<Option<Figure>>,
-) -> Result<Vec<Part>, Failure> {
+) -> Vec<Part> {
+    let networks = networks(runs);
     let mut parts = Vec::new();
-    for network in drawing.networks() {
-        for run in drawing.of(network, HWA) {
-            let record = run.record()?;
-            parts.extend(findings::here(finding(&record)));
-            for mut figure in figures(&record).into_iter().flatten() {
-                figure.name = drawing.named(&figure.name, network);
-                figure.title = drawing.titled(&figure.title, network);
+    for network in networks.iter() {
+        for record in of_method(runs, network, HWA) {
+            parts.extend(findings::here(finding(record)));
+            for mut figure in figures(record).into_iter().flatten() {
+                figure.name = networks.named(&figure.name, network);
+                figure.title = networks.titled(&figure.title, network);
                 parts.push(Part::Figure(figure));
             }
         }
     }
-    Ok(parts)
+    parts
 }
 
-pub(super) fn window_boxplot(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// The accuracy of windows of different length on test, a box over seeds for each.
+pub fn window_boxplot(runs: &[Labelled]) -> Vec<Part> {
+    let networks = networks(runs);
     let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
-    for network in drawing.networks() {
+    for network in networks.iter() {
         let mut add = |name: String, value: Option<f64>| {
-            let name = drawing.titled(&name, network);
+            let name = networks.titled(&name, network);
             match groups.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, values)) => values.extend(value),
                 None => groups.push((name, value.into_iter().collect())),
             }
         };
-        for run in drawing.of(network, HWA) {
-            let record = run.record()?;
+        for record in of_method(runs, network, HWA) {
             for (index, window) in record.started.windows.iter().enumerate() {
                 let length = window.length.map_or("all".to_owned(), |length| length.to_string());
-                add(format!("I = {length}"), chosen_on_test(&record, index));
+                add(format!("I = {length}"), chosen_on_test(record, index));
             }
         }
     }
@@ -218,7 +271,7 @@ pub(super) fn window_boxplot(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure
             .to_owned(),
         chart: Chart::Boxes(boxes),
     });
-    Ok(found.into_iter().chain([figure]).collect())
+    found.into_iter().chain([figure]).collect()
 }
 
 /// What a window is worth on test, at the cycle that validation chooses for it.
@@ -237,17 +290,18 @@ fn chosen_on_test(record: &Record, window: usize) -> Option<f64> {
     Some(point.2)
 }
 
-pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
+/// The accuracy of one model and of HWA on training and on test images, by epoch.
+pub fn convergence(runs: &[Labelled]) -> Vec<Part> {
+    let networks = networks(runs);
     let mut parts = Vec::new();
-    for network in drawing.networks() {
+    for network in networks.iter() {
         let mut curves = Vec::new();
         for (method, name, tones) in [(COSINE, "one model, cosine", BLUES), (HWA, HWA, REDS)] {
-            for run in drawing.of(network, method) {
-                let record = run.record()?;
+            for record in of_method(runs, network, method) {
                 // Both of the same weights: training images are seen with the first window alone.
                 let window = (!record.started.windows.is_empty()).then_some(0);
-                let test = on_test(&record, window);
-                curves.push(series(format!("{name}, training"), tones.0, on_training(&record)));
+                let test = on_test(record, window);
+                curves.push(series(format!("{name}, training"), tones.0, on_training(record)));
                 curves.push(series(format!("{name}, test"), tones.1, test));
             }
         }
@@ -256,8 +310,8 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             parts.extend(findings::here(found));
         }
         parts.push(lines(
-            drawing.named("convergence", network),
-            drawing.titled("Accuracy by epoch", network),
+            networks.named("convergence", network),
+            networks.titled("Accuracy by epoch", network),
             "Training accuracy is that on training images without augmentation. HWA weights are \
              those of the first window.",
             Axis::counting("epoch"),
@@ -265,7 +319,7 @@ pub(super) fn convergence(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
             curves,
         ));
     }
-    Ok(parts)
+    parts
 }
 
 #[cfg(test)]

@@ -1,7 +1,13 @@
 //! What a figure shows of one's own runs, in words: the paper's claim stands beside it.
 
-use hwa_report::{Boxes, Chart, Figure, Level, Part, Record, Series};
 use hwa_train::{Evaluation, Judged};
+
+use crate::boxes::Boxes;
+use crate::chart::{Chart, Figure};
+use crate::lines::Series;
+use crate::record::Record;
+use crate::result::Level;
+use crate::sheet::Part;
 
 /// Where curves end, the highest first.
 pub(super) fn ends(curves: &[Series]) -> Option<String> {
@@ -103,7 +109,7 @@ pub(super) fn medians(boxes: &Boxes) -> Option<String> {
 }
 
 /// Where the losses among the figures of a line are lowest.
-pub(super) fn lowest(parts: &[Part]) -> Vec<String> {
+pub fn lowest(parts: &[Part]) -> Vec<String> {
     let lowest = |part: &Part| {
         let Part::Figure(Figure { name, chart: Chart::Lines(lines), .. }) = part else {
             return None;
@@ -117,7 +123,7 @@ pub(super) fn lowest(parts: &[Part]) -> Vec<String> {
 }
 
 /// What a cycle does to the loss, and what the average that begins it does.
-pub(super) fn restarts(models: &[Series], second: usize) -> Option<String> {
+pub fn restarts(models: &[Series], second: usize) -> Option<String> {
     let of_all = |losses: Vec<Option<&(f64, f64)>>| {
         mean(&losses.into_iter().flatten().map(|(_, loss)| *loss).collect::<Vec<_>>())
     };
@@ -135,7 +141,7 @@ pub(super) fn restarts(models: &[Series], second: usize) -> Option<String> {
 }
 
 /// A text for the page, behind a word that tells whose it is.
-pub(super) fn here(found: impl IntoIterator<Item = String>) -> Option<Part> {
+pub fn here(found: impl IntoIterator<Item = String>) -> Option<Part> {
     let found: Vec<String> = found.into_iter().collect();
     (!found.is_empty()).then(|| Part::Text(format!("Here: {}.", found.join("; "))))
 }
@@ -151,10 +157,12 @@ fn mean(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use hwa_core::{Choice, Score};
-    use hwa_report::{Axis, Lines, Tone};
     use hwa_train::{BestOnTest, Summary, WindowEvaluation};
 
     use super::*;
+    use crate::axis::Axis;
+    use crate::lines::Lines;
+    use crate::svg::Tone;
 
     fn curve(name: &str, points: &[(f64, f64)]) -> Series {
         Series { name: name.to_owned(), tone: Tone::Series(0), points: points.to_vec() }

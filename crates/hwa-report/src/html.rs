@@ -50,6 +50,17 @@ pub(crate) fn head(body: &mut String, title: &str, lead: &str) {
     }
 }
 
+/// Ways to other files, after some words: what they are called, and where they are.
+pub(crate) fn links<'a>(
+    body: &mut String,
+    words: &str,
+    links: impl IntoIterator<Item = (&'a str, &'a str)>,
+) {
+    let link = |(name, to)| format!("<a href=\"{}\">{}</a>", escaped(to), escaped(name));
+    let links: Vec<String> = links.into_iter().map(link).collect();
+    let _ = writeln!(body, "<p class=\"text\">{}{}</p>", escaped(words), links.join(", "));
+}
+
 /// A table: names in the first column, numbers in the others.
 pub(crate) fn table(body: &mut String, head: &[String], rows: &[Vec<String>]) {
     let row = |body: &mut String, kind: &str, cells: &[String]| {

@@ -43,7 +43,7 @@ pub use map::{Aspect, Between, Map, Spot};
 pub use page::{Page, PageOptions, page};
 pub use record::{Process, Record};
 pub use result::Level;
-pub use sheet::{Part, Sheet};
+pub use sheet::{DataFile, Part, Sheet};
 pub use svg::{SERIES, Tone, escaped, style_sheet};
 pub use together::compared;
 

@@ -12,6 +12,7 @@ use crate::figures::window_name;
 use crate::html;
 use crate::numbers::{thousands, utc};
 use crate::record::{Process, Record};
+use crate::sheet::DataFile;
 use crate::svg::escaped;
 use crate::together::compared;
 
@@ -31,6 +32,8 @@ pub struct Page {
     pub html: String,
     /// The figures.
     pub figures: Vec<Figure>,
+    /// Other data that it leads to.
+    pub files: Vec<DataFile>,
 }
 
 /// Makes a page about one run, or about several beside each other.
@@ -56,7 +59,7 @@ pub fn page(records: &[Record], options: PageOptions) -> Result<Page, ReportErro
         settings(&mut body, record, records.len() == 1);
     }
     let html = html::document(&title, &body, options);
-    Ok(Page { html, figures })
+    Ok(Page { html, figures, files: Vec::new() })
 }
 
 fn one_run(body: &mut String, record: &Record) {

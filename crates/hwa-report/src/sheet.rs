@@ -36,6 +36,19 @@ pub enum Part {
     },
     /// A figure. Those that follow each other stand beside each other where there is room.
     Figure(Figure),
+    /// Data that lies beside the page, which leads to it.
+    Files(Vec<DataFile>),
+    /// Other pages: what they are called, and where they are.
+    Links(Vec<(String, String)>),
+}
+
+/// A file of data beside a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFile {
+    /// What it is called.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
 }
 
 impl Sheet {
@@ -54,11 +67,29 @@ impl Sheet {
                 }
                 Part::Table { head, rows } => html::table(&mut body, head, rows),
                 Part::Figure(_) => html::figures(&mut body, figures(parts), options)?,
+                Part::Files(files) if options.files => {
+                    let files = files.iter().map(|file| (file.name.as_str(), file.name.as_str()));
+                    html::links(&mut body, "As they were measured, without rounding: ", files);
+                }
+                Part::Files(_) => {}
+                Part::Links(links) => {
+                    let links = links.iter().map(|(name, to)| (name.as_str(), to.as_str()));
+                    html::links(&mut body, "", links);
+                }
             }
         }
         let html = html::document(&self.title, &body, options);
-        Ok(Page { html, figures: figures(&self.parts).cloned().collect() })
+        let figures = figures(&self.parts).cloned().collect();
+        Ok(Page { html, figures, files: files(&self.parts) })
     }
+}
+
+fn files(parts: &[Part]) -> Vec<DataFile> {
+    let files = parts.iter().filter_map(|part| match part {
+        Part::Files(files) => Some(files),
+        _ => None,
+    });
+    files.flatten().cloned().collect()
 }
 
 fn figures(parts: &[Part]) -> impl Iterator<Item = &Figure> {
@@ -99,6 +130,8 @@ mod tests {
                 Part::Table { head: cells(["", "loss"]), rows: vec![cells(["<x>", "0.5"])] },
                 figure("one", Chart::Bars(Bars::default())),
                 figure("two", Chart::Bars(Bars::default())),
+                Part::Files(vec![DataFile { name: "m.csv".to_owned(), text: "x".to_owned() }]),
+                Part::Links(vec![("A & B".to_owned(), "a\"b/index.html".to_owned())]),
             ],
         };
         let page = sheet.page(PageOptions { files: true, ..PageOptions::default() }).unwrap();
@@ -113,13 +146,17 @@ mod tests {
             "<figure id=\"one\">",
             "<a href=\"one.svg\">SVG</a>",
             "<figure id=\"two\">",
+            "<a href=\"m.csv\">m.csv</a>",
+            "<a href=\"a&quot;b/index.html\">A &amp; B</a>",
         ] {
             let place = rest.find(expected);
             assert!(place.is_some(), "{expected}");
             rest = &rest[place.unwrap()..];
         }
         assert_eq!(page.html.matches("<div class=\"figures\">").count(), 1, "beside each other");
-        assert_eq!(page.figures.len(), 2);
+        assert_eq!((page.figures.len(), page.files.len()), (2, 1));
+        let alone = sheet.page(PageOptions::default()).unwrap().html;
+        assert!(!alone.contains("m.csv"), "where there are no files nothing leads to them");
         assert!(!page.html.contains("<script"), "nothing moves without a map");
     }
 

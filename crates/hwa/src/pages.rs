@@ -35,6 +35,10 @@ pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
     let mut record = Record::from_events(name, &text).map_err(|e| Failure::Run(located(e)))?;
     record.experiment = read_to_string(&run.join("experiment.toml"))?;
     record.environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
+    if record.summary.is_none() && run.join("summary.json").is_file() {
+        let events = events.display();
+        tell(format_args!("{events} has no end, but the run is finished: the log is not whole"));
+    }
     if record.summary.is_none() {
         let there = RunDir::is_in_use(run);
         record.process = if there { Process::There } else { how_it_ended(run) };
@@ -93,7 +97,9 @@ pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         collect(folder, DEEPEST, &mut runs)?;
         if runs.len() == before {
             let folder = folder.display();
-            return Err(Failure::usage(format!("{folder} is no run, and has none in it")));
+            return Err(Failure::usage(format!(
+                "{folder} is no run, and has none in it; expected experiment.toml and events.jsonl"
+            )));
         }
     }
     let (once, again) = apart(runs);
@@ -132,8 +138,10 @@ fn apart(runs: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
 }
 
 fn collect(folder: &Path, deep: usize, runs: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    // A comparison keeps experiments beside its runs: those have no events.
-    if folder.join("experiment.toml").is_file() && folder.join("environment.json").is_file() {
+    // A comparison keeps experiments beside its runs: those have nothing else.
+    let told = ["events.jsonl", "environment.json"];
+    let told = told.iter().any(|name| folder.join(name).is_file());
+    if told && folder.join("experiment.toml").is_file() {
         runs.push(folder.to_owned());
         return Ok(());
     }
@@ -179,24 +187,38 @@ pub(crate) fn of_runs(runs: &[PathBuf], options: PageOptions) -> Result<Page, Fa
     page(&records?, options).map_err(|error| Failure::Run(error.into()))
 }
 
-/// Writes a page and its figures into a folder.
-pub(crate) fn write(page: &Page, folder: &Path) -> Result<(), Failure> {
+/// Writes a page with its figures and data into a folder, and tells which files.
+pub(crate) fn write(page: &Page, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
-    let before = links(&page_before(folder)?);
+    let before = page_before(folder)?;
+    let mut files: Vec<(String, String)> = Vec::new();
     for figure in &page.figures {
         let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
-        for (kind, text) in [("svg", svg), ("csv", figure.to_csv())] {
-            let path = folder.join(format!("{}.{kind}", figure.name));
-            write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
-        }
+        files.push((format!("{}.svg", figure.name), svg));
+        files.push((format!("{}.csv", figure.name), figure.to_csv()));
+    }
+    files.extend(page.files.iter().map(|file| (file.name.clone(), file.text.clone())));
+    let files = files.into_iter().map(|(name, text)| (folder.join(name), text));
+    let files: Vec<(PathBuf, String)> = files.collect();
+    // Beside a page of ours files of these names are its own.
+    if before.is_empty()
+        && let Some((path, _)) = files.iter().find(|(path, _)| path.exists())
+    {
+        return Err(Failure::usage(format!(
+            "{} is of no page of hwa, and would be overwritten; move it, or name another folder",
+            path.display()
+        )));
+    }
+    for (path, text) in &files {
+        write_atomically(path, |file| file.write_all(text.as_bytes()))?;
     }
     // After them: it leads to them.
     write_index(page, folder)?;
     // What only the page before had is of no page now.
-    for name in before.difference(&links(&page.html)) {
+    for name in links(&before).difference(&links(&page.html)) {
         let _ = fs::remove_file(folder.join(name));
     }
-    Ok(())
+    Ok(files.into_iter().map(|(path, _)| path).chain([folder.join("index.html")]).collect())
 }
 
 /// The page that is there already. One that somebody else made is not overwritten.
@@ -323,6 +345,9 @@ mod tests {
             write(&Sheet { parts, ..Sheet::default() }.page(options).unwrap(), folder.path())
         };
         fs::write(folder.path().join("mine.svg"), "").unwrap();
+        let refused = make(&["mine"]).unwrap_err().to_string();
+        assert!(refused.contains("mine.svg is of no page of hwa"), "{refused}");
+        assert!(!folder.path().join("mine.csv").exists(), "nothing is written then");
         make(&["loss", "rate"]).unwrap();
         make(&["loss", "time"]).unwrap();
         let there = |name: &str| folder.path().join(name).exists();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::arguments::{LandscapeCommand, LandscapeOptions, Split};
 use crate::counting::interrupt;
 use crate::failure::Failure;
-use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table, write_data};
+use crate::landscape::{Extent, Landscape, Measuring, View, measure, sheet, table};
 use crate::left_out::LeftOut;
 use crate::output::{give, tell};
 use crate::pages;
@@ -60,6 +60,8 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     }
     let splits = splits(options, both)?;
     let folder = options.out.clone().unwrap_or_else(|| folder(options, kind, &names));
+    // Before anything is measured for a page that could not be written.
+    pages::page_before(&folder)?;
     let stop = interrupt()?;
     let cancelled = || stop.load(Ordering::Relaxed);
     let how = Measuring {
@@ -77,7 +79,6 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
     page.lead = format!("{}. {}", studied.title(options.subject.run.as_deref()), page.lead);
     let page = page.page(PageOptions { files: true, ..PageOptions::default() });
     pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &folder)?;
-    write_data(&landscape, &folder, "")?;
     tell_of(&landscape, &folder, options.json);
     Ok(())
 }

@@ -1,16 +1,13 @@
 //! A landscape as figures, tables, files and a page.
 
-use std::fs;
-use std::path::Path;
-
-use hwa_report::{Aspect, Axis, Chart, Figure, Lines, Map, Mark, Part, Series, Sheet, Spot, Tone};
-use hwa_store::{StoreError, write_atomically};
+use hwa_report::{
+    Aspect, Axis, Chart, DataFile, Figure, Lines, Map, Mark, Part, Series, Sheet, Spot, Tone,
+};
 use hwa_study::{Place, Reading};
 use hwa_train::Tally;
 
 use super::measuring::Landscape;
 use super::view::{alike, short};
-use crate::failure::Failure;
 
 /// What is measured at a point.
 #[derive(Clone, Copy)]
@@ -48,6 +45,7 @@ pub(crate) fn sheet(landscape: &Landscape, title: &str) -> Sheet {
             ));
         }
     }
+    parts.push(Part::Files(data(landscape)));
     parts.extend(landscape.view.remarks.iter().map(|remark| Part::Text(capital(remark))));
     Sheet { title: title.to_owned(), lead: lead(landscape), parts }
 }
@@ -115,12 +113,8 @@ pub(crate) fn table(landscape: &Landscape) -> (Vec<String>, Vec<Vec<String>>) {
     (head, rows.collect())
 }
 
-/// Writes what is known of marked weights and of ways as CSV, unrounded: `marks.csv`, `ways.csv`.
-pub(crate) fn write_data(
-    landscape: &Landscape,
-    folder: &Path,
-    prefix: &str,
-) -> Result<(), Failure> {
+/// What is known of marked weights and of ways, unrounded: `marks.csv`, `ways.csv`.
+fn data(landscape: &Landscape) -> Vec<DataFile> {
     let axes = if landscape.view.rows.is_empty() { "x" } else { "x,y" };
     let mut marks = format!("weights,{axes},distance");
     for split in &landscape.splits {
@@ -147,17 +141,12 @@ pub(crate) fn write_data(
             ways.push('\n');
         }
     }
-    fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
-    for (name, text, any) in [
-        ("marks.csv", marks, !landscape.marks.is_empty()),
-        ("ways.csv", ways, !landscape.view.ways.is_empty()),
-    ] {
-        if any {
-            let path = folder.join(format!("{prefix}{name}"));
-            write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
-        }
-    }
-    Ok(())
+    let files = [
+        ("marks.csv", marks, landscape.marks.is_empty()),
+        ("ways.csv", ways, landscape.view.ways.is_empty()),
+    ];
+    let full = files.into_iter().filter(|(_, _, empty)| !empty);
+    full.map(|(name, text, _)| DataFile { name: name.to_owned(), text }).collect()
 }
 
 /// A name, where it is and how far beside the line or plane.

@@ -5,6 +5,6 @@ mod measuring;
 mod notebook;
 mod view;
 
-pub(crate) use drawing::{sheet, table, write_data};
+pub(crate) use drawing::{sheet, table};
 pub(crate) use measuring::{Landscape, Measuring, measure, measure_each};
 pub(crate) use view::{Extent, View};

@@ -3,39 +3,22 @@
 use std::path::PathBuf;
 
 use hwa_report::{
-    Axis, Chart, ErrorBar, Figure, Lines, PageOptions, Part, SERIES, Series, Sheet, Tone,
+    Axis, Chart, DataFile, ErrorBar, Figure, Lines, PageOptions, Part, SERIES, Series, Sheet, Tone,
 };
-use hwa_store::write_atomically;
 use hwa_study::Gradients;
 
 use super::cycles::Place;
 use super::{Found, shown};
 use crate::failure::Failure;
+use crate::pages;
 
 /// The places of a cycle, each with its colour. Of a pair, the second is dashed.
 const PLACES: [(&str, usize); 3] = [("start", 5), ("end", 1), ("average", 0)];
 
-/// Writes tables and figures, and tells which files.
+/// Writes the page with tables and figures, and tells which files.
 pub(crate) fn write(found: &Found) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = vec![
-        ("condition.csv".to_owned(), shown::condition_csv(found)),
-        ("angles.csv".to_owned(), shown::angles_csv(found)),
-    ];
     let page = sheet(found).page(PageOptions { files: true, ..PageOptions::default() });
-    let page = page.map_err(|error| Failure::Run(error.into()))?;
-    for figure in &page.figures {
-        let svg = figure.to_svg().map_err(|error| Failure::Run(error.into()))?;
-        files.push((format!("{}.svg", figure.name), svg));
-        files.push((format!("{}.csv", figure.name), figure.to_csv()));
-    }
-    files.push(("index.html".to_owned(), page.html));
-    let mut paths = Vec::new();
-    for (name, text) in files {
-        let path = found.folder.join(name);
-        write_atomically(&path, |file| file.write_all(text.as_bytes()))?;
-        paths.push(path);
-    }
-    Ok(paths)
+    pages::write(&page.map_err(|error| Failure::Run(error.into()))?, &found.folder)
 }
 
 fn sheet(found: &Found) -> Sheet {
@@ -47,6 +30,11 @@ fn sheet(found: &Found) -> Sheet {
         parts.push(table(shown::pairs(found, shown::short)));
         parts.push(Part::Text(shown::COSINE.to_owned()));
     }
+    let file = |name: &str, text| DataFile { name: name.to_owned(), text };
+    parts.push(Part::Files(vec![
+        file("condition.csv", shown::condition_csv(found)),
+        file("angles.csv", shown::angles_csv(found)),
+    ]));
     Sheet {
         title: "The convergence condition".to_owned(),
         lead: format!(

@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::opened;
 use crate::output::{give, tell};
+use crate::pages;
 use crate::shelf::Name;
 use crate::studied::{Studied, Views};
 
@@ -61,6 +62,8 @@ pub(crate) fn run(arguments: &Analyze) -> Result<(), Failure> {
         ));
     };
     let folder = arguments.out.clone().unwrap_or_else(|| run.join("analysis"));
+    // Before anything is measured for a page that could not be written.
+    pages::page_before(&folder)?;
     let stop = interrupt()?;
     let cancelled = || stop.load(Ordering::Relaxed);
     let look = || look(arguments, folder, &cancelled);

@@ -183,10 +183,12 @@ fn draw(
     interrupt: &Interrupt,
 ) -> Result<(PathBuf, Vec<Part>), Failure> {
     let voice = Voice::new(arguments.plain);
+    let folder = root(arguments).join(preset.name);
+    // Before hours are spent for a page that could not be written.
+    pages::page_before(&folder)?;
     if !plan.jobs(true)?.is_empty() {
         compare::train_missing(plan, arguments.cores, &voice, interrupt)?.all_done()?;
     }
-    let folder = root(arguments).join(preset.name);
     tell(format_args!("drawing {}", preset.name));
     let cancelled = || interrupt.is_requested();
     let drawing = Drawing {

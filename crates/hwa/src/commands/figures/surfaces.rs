@@ -11,7 +11,7 @@ use super::drawing::{Drawing, Trained};
 use crate::arguments::{Analyze, Images, Split, StudyOf};
 use crate::commands::analyze;
 use crate::failure::Failure;
-use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet, write_data};
+use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
 use crate::opened::on_threads;
 use crate::shelf::{Name, Shelf};
 use crate::studied::Studied;
@@ -234,13 +234,18 @@ fn drawn(
     let name = drawing.networks().named(name, &run.network);
     let folder = drawing.folder.join(&name);
     let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
-    write_data(&landscape, drawing.folder, &format!("{name}-"))?;
     let mut parts = sheet(&landscape, "").parts;
     let found = findings::here(findings::lowest(&parts));
     for part in &mut parts {
-        if let Part::Figure(figure) = part {
-            figure.name = format!("{name}-{}", figure.name);
-            figure.title = drawing.networks().titled(&figure.title, &run.network);
+        match part {
+            Part::Figure(figure) => {
+                figure.name = format!("{name}-{}", figure.name);
+                figure.title = drawing.networks().titled(&figure.title, &run.network);
+            }
+            Part::Files(files) => {
+                files.iter_mut().for_each(|file| file.name = format!("{name}-{}", file.name));
+            }
+            _ => {}
         }
     }
     Ok(found.into_iter().chain(parts).collect())

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// How far apart labels are at least, in pixels.
+/// So many numbers stand beside an axis at the most.
 const MOST_LABELS: usize = 9;
+/// Marks and contours are at least such a part of the range apart.
+const FINEST: f64 = 1.0 / 20.0;
 
 /// An axis of a chart, as it is asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -119,26 +121,35 @@ impl Fitted {
 
     /// A number beside an axis, with as many digits as tell marks apart.
     pub(crate) fn written(&self, value: f64) -> String {
-        if self.logarithmic {
-            return match value {
-                v if (0.001..100_000.0).contains(&v) => trimmed(format!("{v:.3}")),
-                v => format!("{v:.0e}"),
-            };
+        let (low, high) = (self.at(0.0), self.at(1.0));
+        // Within a power of ten marks are as far apart as on any other axis.
+        match self.logarithmic && high >= 10.0 * low {
+            true => digits(value, value.abs() / 100.0, value.abs()),
+            false => digits(value, FINEST * (high - low), low.abs().max(high.abs())),
         }
-        let span = self.range.end - self.range.start;
-        let size = self.range.start.abs().max(self.range.end.abs());
-        if size >= 1e6 || (size < 1e-3 && size > 0.0) {
-            return if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") };
-        }
-        let digits = (1.0 - span.max(f64::MIN_POSITIVE).log10().floor()).clamp(0.0, 6.0) as usize;
-        trimmed(format!("{value:.digits$}"))
     }
 }
 
-fn trimmed(text: String) -> String {
+/// A number as one of that size, with digits down to this step.
+fn digits(value: f64, step: f64, size: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let power = |number: f64| number.max(f64::MIN_POSITIVE).log10().floor() as i32;
+    let step = power(step);
+    if (1e-3..1e6).contains(&size) {
+        return trimmed(&format!("{value:.*}", step.saturating_neg().clamp(0, 12) as usize));
+    }
+    let behind = power(value.abs()).saturating_sub(step).clamp(0, 12) as usize;
+    let text = format!("{value:.behind$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    format!("{}e{exponent}", trimmed(mantissa))
+}
+
+fn trimmed(text: &str) -> String {
     let short = match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => text.as_str(),
+        false => text,
     };
     if short == "-0" { "0".to_owned() } else { short.to_owned() }
 }
@@ -207,6 +218,39 @@ mod tests {
         assert_eq!(written(2.300..2.305, 2.302), "2.302");
         assert_eq!(written(-1.0..2.0, -0.0), "0");
         assert_eq!(written(0.0..2e7, 1.5e7), "1.5e7");
+    }
+
+    #[test]
+    fn what_stands_beside_a_scale_of_powers_of_ten_has_its_digits() {
+        let written = |low: f64, high: f64, value| {
+            let range = low.log10()..high.log10();
+            Fitted { range, whole: false, logarithmic: true }.written(value)
+        };
+        assert_eq!(written(0.0148, 0.0172, 0.0155), "0.0155");
+        assert_eq!(written(0.02, 0.0225, 0.0215), "0.0215");
+        assert_eq!(written(2.0, 2.4, 2.15), "2.15");
+        assert_eq!(written(1e-6, 1.0, 1e-4), "1e-4");
+        assert_eq!(written(0.01, 1e7, 1500.0), "1500");
+        assert_eq!(written(1e-5, 1.5e-5, 1.25e-5), "1.25e-5");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn different_marks_are_written_differently(
+            low in -8.0..8.0f64, span in 1e-4..9.0f64, sign in proptest::bool::ANY,
+        ) {
+            let from = 10f64.powf(low);
+            let linear = from..from * (1.0 + span);
+            let linear = if sign { -linear.end..-linear.start } else { linear };
+            let powers = low..low + span;
+            for (range, logarithmic) in [(linear, false), (powers, true)] {
+                let axis = Fitted { range, whole: false, logarithmic };
+                let marks: Vec<String> = axis.marks(9).iter().map(|m| axis.written(*m)).collect();
+                let mut once = marks.clone();
+                once.dedup();
+                proptest::prop_assert_eq!(once, marks);
+            }
+        }
     }
 
     #[test]

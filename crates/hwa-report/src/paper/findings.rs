@@ -18,17 +18,18 @@ pub(super) fn ends(curves: &[Series]) -> Option<String> {
     (!ends.is_empty()).then(|| format!("at the end: {}", ends.join("; ")))
 }
 
-/// When a curve first is where another ends.
+/// From when on a curve is where another ends, or above.
 pub(super) fn reaches(curve: &Series, other: &Series) -> Option<String> {
     let (goal, (over, _)) = (last(other)?, curve.points.last()?);
     let (name, other) = (&curve.name, &other.name);
-    let first = curve.points.iter().find(|(_, y)| *y >= goal);
-    Some(match first {
+    let below = curve.points.iter().rposition(|(_, y)| *y < goal);
+    let from = curve.points.get(below.map_or(0, |place| place + 1));
+    Some(match from {
         Some((epoch, _)) => format!(
-            "{name} is at the {goal:.2} % that {other} ends with from epoch {epoch:.1} of \
-             {over:.1} on"
+            "{name} is at the {goal:.2} % that {other} ends with, or above, from epoch \
+             {epoch:.1} of {over:.1} on"
         ),
-        None => format!("{name} never is at the {goal:.2} % that {other} ends with"),
+        None => format!("{name} does not end at the {goal:.2} % that {other} ends with, or above"),
     })
 }
 
@@ -122,6 +123,13 @@ pub fn lowest(parts: &[Part]) -> Vec<String> {
     parts.iter().filter_map(lowest).collect()
 }
 
+/// What marked weights are worth: names with their losses.
+pub fn losses<'a>(split: &str, marked: impl IntoIterator<Item = (&'a str, f64)>) -> Option<String> {
+    let losses: Vec<String> =
+        marked.into_iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
+    (!losses.is_empty()).then(|| format!("{split} loss: {}", losses.join(", ")))
+}
+
 /// What a cycle does to the loss, and what the average that begins it does.
 pub fn restarts(models: &[Series], second: usize) -> Option<String> {
     let of_all = |losses: Vec<Option<&(f64, f64)>>| {
@@ -176,8 +184,12 @@ mod tests {
         let both = [low.clone(), high.clone(), none.clone()];
         assert_eq!(ends(&both).unwrap(), "at the end: two 30.00 %; one 20.00 %");
         let told = reaches(&high, &low).unwrap();
-        assert_eq!(told, "two is at the 20.00 % that one ends with from epoch 1.0 of 3.0 on");
-        assert_eq!(reaches(&low, &high).unwrap(), "one never is at the 30.00 % that two ends with");
+        // It was there in epoch 1, and below in epoch 2.
+        let expected =
+            "two is at the 20.00 % that one ends with, or above, from epoch 3.0 of 3.0 on";
+        assert_eq!(told, expected);
+        let told = reaches(&low, &high).unwrap();
+        assert_eq!(told, "one does not end at the 30.00 % that two ends with, or above");
         assert_eq!((reaches(&low, &none), ends(&[none])), (None, None));
     }
 

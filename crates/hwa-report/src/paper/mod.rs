@@ -6,6 +6,7 @@ mod networks;
 use crate::axis::Axis;
 use crate::boxes::Boxes;
 use crate::chart::{Chart, Figure};
+use crate::figures::later;
 use crate::lines::{Lines, Series};
 use crate::record::Record;
 use crate::result::Level;
@@ -62,23 +63,17 @@ fn series(name: impl Into<String>, tone: usize, points: Points) -> Series {
     Series { name: name.into(), tone: Tone::Series(tone), points }
 }
 
-/// From where the curves differ by little: the steep beginning would press them flat.
-fn later(series: &[Series], from: f64) -> Axis {
-    let points = || series.iter().flat_map(|series| &series.points);
-    let last = points().map(|point| point.0).fold(0.0, f64::max);
-    let values = points().filter(|point| point.0 >= from * last).map(|point| point.1);
-    let (low, high) =
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), y| (l.min(y), h.max(y)));
-    let axis = Axis::measuring("test accuracy, %");
-    match low < high {
-        true => axis.within((low - 0.08 * (high - low))..(high + 0.06 * (high - low))),
-        false => axis,
-    }
-}
-
-fn lines(name: String, title: String, caption: &str, x: Axis, y: Axis, lines: Vec<Series>) -> Part {
-    let chart = Chart::Lines(Lines { x, y, series: lines, ..Lines::default() });
-    Part::Figure(Figure { name, title, caption: caption.to_owned(), chart })
+/// Curves of accuracies. The steep beginning is left out where it would press the rest flat.
+fn lines(
+    name: String,
+    title: String,
+    caption: &str,
+    (x, y): (Axis, &str),
+    curves: Vec<Series>,
+) -> Part {
+    let (y, caption) = later(Axis::measuring(y), &curves, &[], caption);
+    let chart = Chart::Lines(Lines { x, y, series: curves, ..Lines::default() });
+    Part::Figure(Figure { name, title, caption, chart })
 }
 
 /// The runs of a network.
@@ -114,8 +109,7 @@ pub fn swa_rates(runs: &[Labelled]) -> Vec<Part> {
             networks.named("swa-rate-sensitivity", network),
             networks.titled("SWA with other rates in its second stage", network),
             "Accuracy on test of the mean of all samples of the second stage, by epoch.",
-            Axis::counting("epoch"),
-            later(&curves, 0.0),
+            (Axis::counting("epoch"), "test accuracy, %"),
             curves,
         ));
     }
@@ -151,8 +145,7 @@ pub fn online_offline_hwa(runs: &[Labelled]) -> Vec<Part> {
             name(""),
             networks.titled("Accuracy on test by epoch", network),
             "Epochs of each model. SWA begins to average when its second stage begins.",
-            Axis::counting("epoch"),
-            later(&by_epoch, 0.2),
+            (Axis::counting("epoch"), "test accuracy, %"),
             by_epoch,
         ));
         parts.push(lines(
@@ -160,8 +153,7 @@ pub fn online_offline_hwa(runs: &[Labelled]) -> Vec<Part> {
             networks.titled("Accuracy on test by time", network),
             "Minutes of steps, of waiting for data and of synchronization, on the machine that \
              trained it: two models need twice the cores, or twice the time.",
-            Axis::measuring("minutes"),
-            later(&by_time, 0.2),
+            (Axis::measuring("minutes"), "test accuracy, %"),
             by_time,
         ));
     }
@@ -203,8 +195,7 @@ pub fn constant_rate(runs: &[Labelled]) -> Vec<Part> {
             networks.named("constant-rate", network),
             networks.titled("Accuracy of SGD with a constant rate", network),
             "By epoch, with statistics re-estimated.",
-            Axis::counting("epoch"),
-            Axis::measuring("accuracy, %"),
+            (Axis::counting("epoch"), "accuracy, %"),
             curves,
         ));
     }
@@ -314,8 +305,7 @@ pub fn convergence(runs: &[Labelled]) -> Vec<Part> {
             networks.titled("Accuracy by epoch", network),
             "Training accuracy is that on training images without augmentation. HWA weights are \
              those of the first window.",
-            Axis::counting("epoch"),
-            Axis::measuring("accuracy, %"),
+            (Axis::counting("epoch"), "accuracy, %"),
             curves,
         ));
     }

@@ -20,7 +20,12 @@ pub struct Axis {
     pub whole: bool,
     /// Powers of ten are equally far apart.
     pub logarithmic: bool,
+    /// What no value can be above.
+    pub ceiling: Option<f64>,
 }
+
+/// What stays above a ceiling, as a part of the range: dots that touch it are whole.
+const ROOM: f64 = 0.03;
 
 impl Axis {
     /// One that counts.
@@ -31,6 +36,11 @@ impl Axis {
     /// One that measures.
     pub fn measuring(label: &str) -> Self {
         Self { label: label.to_owned(), ..Self::default() }
+    }
+
+    /// One of shares in percent.
+    pub fn percent(label: &str) -> Self {
+        Self { ceiling: Some(100.0), ..Self::measuring(label) }
     }
 
     /// With powers of ten.
@@ -66,7 +76,10 @@ impl Axis {
                     false => (0.05 * (high - low)).max(if high > low { 0.0 } else { least }),
                 };
                 let room = if high > low { room } else { room.max(least.max(0.5)) };
-                (low - room)..(high + room)
+                let top = self.ceiling.map_or(f64::INFINITY, |most| {
+                    scale(most) + ROOM * (scale(most) - (low - room)).max(0.0)
+                });
+                (low - room)..(high + room).min(top.max(high))
             }
         };
         Fitted { range, whole: self.whole, logarithmic }
@@ -264,6 +277,16 @@ mod tests {
         assert_eq!(short.marks(8), [1.0, 2.0, 5.0]);
         let narrow = Axis::measuring("").logarithmic().fitted([2.4, 4.2].into_iter());
         assert_eq!(narrow.marks(8), [2.5, 3.0, 3.5, 4.0]);
+    }
+
+    #[test]
+    fn a_percentage_has_no_mark_above_a_hundred() {
+        for values in [[99.2, 100.0], [20.0, 100.0], [100.0, 100.0]] {
+            let axis = Axis::percent("").fitted(values.into_iter());
+            let marks = axis.marks(8);
+            assert!(marks.iter().all(|mark| *mark <= 100.0), "{values:?}: {marks:?}");
+            assert!(axis.at(1.0) >= 100.0 && axis.at(0.0) < axis.at(1.0), "{axis:?}");
+        }
     }
 
     #[test]

@@ -5,9 +5,19 @@ use std::collections::BTreeMap;
 use crate::record::Record;
 
 /// What may differ between runs that are repetitions of each other: seeds, names, what is only
-/// logged, and where and with what they were trained, which changes no bit.
-const IDLE: [&str; 7] =
-    ["seed", "name", "log", "threads", "data.dir", "data.cache_mib", "data.decoders"];
+/// logged, kept or measured in the end, and where and with what they were trained, which changes
+/// no bit.
+const IDLE: [&str; 9] = [
+    "seed",
+    "name",
+    "log",
+    "threads",
+    "checkpoints",
+    "evaluate.test_curve",
+    "data.dir",
+    "data.cache_mib",
+    "data.decoders",
+];
 
 /// Every key of an experiment by its path, without those that make no other experiment.
 pub(crate) fn settings(experiment: &str) -> BTreeMap<String, String> {
@@ -66,10 +76,14 @@ pub(crate) fn groups(records: &[Record]) -> Vec<(String, Vec<&Record>)> {
             groups.iter().map(|(of, _)| of).filter(|o| method(o) == method(of)).cloned().collect();
         let place = alike.iter().position(|other| other == of).unwrap_or(0);
         let mut name = word;
-        for (key, values) in differences(&alike) {
+        let differing = differences(&alike);
+        let end = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+        for (key, values) in &differing {
             let value = values[place].clone().unwrap_or_else(|| "not set".to_owned());
-            let short = key.rsplit('.').next().unwrap_or(&key);
-            name.push_str(&format!(", {short} {value}"));
+            let short = end(key);
+            let alone = differing.iter().filter(|(other, _)| end(other) == short).count() == 1;
+            let key = if alone { &short } else { key };
+            name.push_str(&format!(", {key} {value}"));
         }
         name
     };
@@ -109,5 +123,14 @@ mod tests {
         let all = runs.map(|run| settings(&run.experiment));
         let keys: Vec<String> = differences(&all).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["hwa.num_models", "hwa.sync_period", "method"]);
+    }
+
+    #[test]
+    fn keys_that_end_alike_are_told_whole() {
+        let run =
+            |rate, swa| format!("method = \"swa\"\noptimizer.rate = {rate}\nswa.rate = {swa}\n");
+        let runs = [record(&run(0.1, 0.05)), record(&run(0.2, 0.01))];
+        let names: Vec<String> = groups(&runs).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names[0], "swa, optimizer.rate 0.1, swa.rate 0.05");
     }
 }

@@ -54,7 +54,7 @@ impl Record {
                  averages have re-estimated ones. Some of what they are ahead is due to that.",
             );
         }
-        let y = Axis::measuring("validation accuracy, %");
+        let y = Axis::percent("validation accuracy, %");
         let (y, caption) = later(y, &series, &marks, &caption);
         lines(
             "accuracy",
@@ -82,7 +82,7 @@ impl Record {
             caption.push_str(&format!(" Training images were only evaluated with {first}."));
         }
         let series: Vec<Series> = train.into_iter().chain([validation]).chain(test).collect();
-        let (y, caption) = later(Axis::measuring("accuracy, %"), &series, &marks, &caption);
+        let (y, caption) = later(Axis::percent("accuracy, %"), &series, &marks, &caption);
         lines(
             "generalisation",
             "The result on images that it was trained on, and on others",
@@ -232,7 +232,7 @@ impl Record {
     /// Where the time went.
     pub fn time(&self) -> Option<Figure> {
         let model = if self.is_single() { "the model" } else { "each model" };
-        let mut figure = time_figure(&[(model.to_owned(), "the judge", self.times())])?;
+        let mut figure = time_figure(&[(model.to_owned(), "the judge".to_owned(), self.times())])?;
         if let Some(traffic) = self.traffic() {
             figure.caption = format!("{} {traffic}", figure.caption);
         }
@@ -261,9 +261,9 @@ impl Record {
         })
     }
 
-    /// Seconds of a model in steps, waiting for data and synchronizing; and of the judge, in
-    /// statistics, evaluations and the rest.
-    pub(crate) fn times(&self) -> [[f64; 3]; 2] {
+    /// Seconds of a model in steps, waiting for data, synchronizing and the rest of the training;
+    /// and of the judge, in statistics, evaluations and the rest.
+    pub(crate) fn times(&self) -> Times {
         let models = || self.cycles.iter().flat_map(|cycle| &cycle.models);
         let count = self.started.num_models.max(1) as f64;
         let steps = models().map(|model| model.time.steps).sum::<f64>() / count;
@@ -275,7 +275,13 @@ impl Record {
         let (statistics, evaluation) =
             (judge(|time| time.statistics), judge(|time| time.evaluation));
         let other = (judge(|time| time.seconds) - statistics - evaluation).max(0.0);
-        [[steps, data, sync], [statistics, evaluation, other]]
+        let rest = (self.elapsed() - steps - data - sync).max(0.0);
+        Times { model: [steps, data, sync, rest], judge: [statistics, evaluation, other] }
+    }
+
+    /// Seconds of training so far, earlier sessions included.
+    pub(crate) fn elapsed(&self) -> f64 {
+        self.cycles.last().map_or(0.0, |cycle| cycle.time.elapsed)
     }
 
     /// The levels that were judged, by cycle.
@@ -364,10 +370,22 @@ pub(crate) fn window_name(single: bool, length: Option<usize>) -> String {
     }
 }
 
-/// Two bars for each run, one below the other: a model, and the judge, which works beside it.
-pub(crate) fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figure> {
-    let whole = |times: &[f64; 3]| times.iter().sum::<f64>();
-    let longest = runs.iter().flat_map(|run| run.2.iter().map(whole)).fold(0.0, f64::max);
+/// Where the seconds of a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Times {
+    /// Of a model: steps, waiting for data, synchronizations, the rest.
+    pub(crate) model: [f64; 4],
+    /// Of the judge, beside it: statistics, evaluations, the rest.
+    pub(crate) judge: [f64; 3],
+}
+
+/// Two bars for each run, one below the other: a model, and the judge, which works beside it. Each
+/// has its name.
+pub(crate) fn time_figure(runs: &[(String, String, Times)]) -> Option<Figure> {
+    let whole = |times: &Times| -> f64 {
+        times.model.iter().sum::<f64>().max(times.judge.iter().sum::<f64>())
+    };
+    let longest = runs.iter().map(|run| whole(&run.2)).fold(0.0, f64::max);
     if longest <= 0.0 {
         return None;
     }
@@ -380,25 +398,27 @@ pub(crate) fn time_figure(runs: &[(String, &str, [[f64; 3]; 2])]) -> Option<Figu
         "steps",
         "waiting for data",
         "synchronization",
+        "the rest",
         "statistics",
         "evaluation",
         "other judging",
     ];
     let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
-    for (name, judge, [[steps, data, sync], [statistics, evaluation, other]]) in runs {
-        let bar = |values: [f64; 6]| values.map(|value| value / seconds).to_vec();
-        bars.push((name.clone(), bar([*steps, *data, *sync, 0.0, 0.0, 0.0])));
-        let judging = [0.0, 0.0, 0.0, *statistics, *evaluation, *other];
-        if judging.iter().any(|value| *value > 0.0) {
-            bars.push(((*judge).to_owned(), bar(judging)));
+    for (name, judge, times) in runs {
+        let bar = |model: [f64; 4], judge: [f64; 3]| {
+            model.into_iter().chain(judge).map(|value| value / seconds).collect::<Vec<f64>>()
+        };
+        bars.push((name.clone(), bar(times.model, [0.0; 3])));
+        if times.judge.iter().any(|value| *value > 0.0) {
+            bars.push((judge.clone(), bar([0.0; 4], times.judge)));
         }
     }
     Some(Figure {
         name: "time".to_owned(),
         title: "Where the time went".to_owned(),
         caption:
-            "A model, as a mean over all of them; below it the judge, which works at the same \
-                  time."
+            "A model, as a mean over all of them; its rest is waiting for the judge and saving. \
+                  Below it the judge, which works at the same time."
                 .to_owned(),
         chart: Chart::Bars(Bars {
             x: Axis::measuring(unit),
@@ -518,16 +538,17 @@ mod tests {
 
     #[test]
     fn the_judge_is_beside_training_and_not_on_top_of_it() {
-        let runs = [("a".to_owned(), "its judge", [[60.0, 0.0, 30.0], [6.0, 3.0, 0.0]])];
-        let bars = |runs: &[(String, &str, [[f64; 3]; 2])]| {
+        let run = |model, judge| ("a".to_owned(), "a, judge".to_owned(), Times { model, judge });
+        let runs = [run([60.0, 0.0, 30.0, 5.0], [6.0, 3.0, 0.0])];
+        let bars = |runs: &[(String, String, Times)]| {
             let Chart::Bars(bars) = time_figure(runs).unwrap().chart else { panic!("bars") };
             (bars.x.label, bars.bars)
         };
         let (unit, found) = bars(&runs);
         assert_eq!(unit, "seconds", "as long as it takes seconds");
-        assert_eq!(found[0], ("a".to_owned(), vec![60.0, 0.0, 30.0, 0.0, 0.0, 0.0]));
-        assert_eq!(found[1], ("its judge".to_owned(), vec![0.0, 0.0, 0.0, 6.0, 3.0, 0.0]));
-        let long = [("a".to_owned(), "its judge", [[600.0, 0.0, 0.0], [0.0; 3]])];
+        assert_eq!(found[0], ("a".to_owned(), vec![60.0, 0.0, 30.0, 5.0, 0.0, 0.0, 0.0]));
+        assert_eq!(found[1], ("a, judge".to_owned(), vec![0.0, 0.0, 0.0, 0.0, 6.0, 3.0, 0.0]));
+        let long = [run([600.0, 0.0, 0.0, 0.0], [0.0; 3])];
         assert_eq!(bars(&long).0, "minutes");
         assert_eq!(bars(&long).1.len(), 1, "without a judge there is no bar of one");
         assert!(time_figure(&[]).is_none());

@@ -105,13 +105,17 @@ fn progress(body: &mut String, record: &Record) {
     let (done, total) = (record.cycles.len(), record.started.num_cycles.max(1));
     let begun = record.started.num_cycles > 0;
     let how = if begun { format!("cycle {done} of {total}") } else { "no cycle yet".to_owned() };
-    let again = "; <code>hwa train --resume</code> goes on";
+    let again = match record.folder.as_str() {
+        "" => "; <code>hwa train --resume</code> goes on".to_owned(),
+        folder => format!("; <code>hwa train --resume {}</code> goes on", escaped(folder)),
+    };
     let after = match &record.process {
-        Process::Failed(reason) => format!("; {}", escaped(reason)),
-        Process::Interrupted => again.to_owned(),
+        Process::Failed(reason) => format!("; {}", escaped(reason).replace('\n', "<br>")),
+        Process::Interrupted => again,
         Process::Gone if begun => format!("; it ended without a result{again}"),
         Process::Gone => "; it has told nothing, and no process is at it".to_owned(),
-        Process::There | Process::Unknown => String::new(),
+        Process::There => left(record).map_or_else(String::new, |left| format!("; {left}")),
+        Process::Unknown => String::new(),
     };
     let heard = record.heard.map_or_else(String::new, |at| format!("; last heard of {}", utc(at)));
     let class = if record.process == Process::There { "live" } else { "stopped" };
@@ -121,6 +125,14 @@ fn progress(body: &mut String, record: &Record) {
         "<p><span class=\"{class}\">{state}</span>: {how}{after}{heard}<br>\
          <progress value=\"{done}\" max=\"{total}\"></progress></p>"
     );
+}
+
+/// About how long it takes to the last cycle, as fast as the cycles so far.
+fn left(record: &Record) -> Option<String> {
+    let (done, total) = (record.cycles.len(), record.started.num_cycles);
+    let left = total.checked_sub(done).filter(|left| *left > 0 && done > 0)?;
+    let seconds = record.elapsed() / done as f64 * left as f64;
+    (seconds > 0.0).then(|| format!("about {} of training left", duration(seconds)))
 }
 
 /// How a run stands that is not finished.
@@ -173,19 +185,12 @@ fn cards(body: &mut String, record: &Record) {
     body.push_str("</div>\n");
 }
 
-/// Images that all models together trained on in a second of steps and of waiting for data, over
-/// all cycles.
+/// Images that all models together trained on in a second, over the whole training.
 fn speed(record: &Record) -> f64 {
-    let models = record.cycles.iter().map(|cycle| cycle.models.len()).max().unwrap_or(0);
-    let of_model = |model: usize| {
-        let times = record.cycles.iter().filter_map(|cycle| Some(&cycle.models.get(model)?.time));
-        let (images, seconds) = times.fold((0.0, 0.0), |(images, seconds), time| {
-            let here = time.steps + time.data;
-            (images + time.images_per_second * here, seconds + here)
-        });
-        if seconds > 0.0 { images / seconds } else { 0.0 }
-    };
-    (0..models).map(of_model).sum()
+    let times = record.cycles.iter().flat_map(|cycle| &cycle.models).map(|model| &model.time);
+    let images: f64 = times.map(|time| time.images_per_second * (time.steps + time.data)).sum();
+    let seconds = record.elapsed();
+    if seconds > 0.0 { images / seconds } else { 0.0 }
 }
 
 fn duration(seconds: f64) -> String {
@@ -340,13 +345,17 @@ fn over_seeds(body: &mut String, records: &[Record]) {
 
 /// The keys in which the experiments differ.
 fn what_differs(body: &mut String, records: &[Record]) {
-    let all: Vec<_> = records.iter().map(|record| settings_of(&record.experiment)).collect();
+    let groups = groups(records);
+    let all: Vec<_> = groups.iter().map(|(_, runs)| settings_of(&runs[0].experiment)).collect();
     let differing = differences(&all);
     if differing.is_empty() {
         return;
     }
     body.push_str("<h2>What differs</h2>\n");
-    let names = records.iter().map(|record| record.name.clone());
+    let names = groups.iter().map(|(name, runs)| match runs.as_slice() {
+        [one] => one.name.clone(),
+        _ => name.clone(),
+    });
     let head: Vec<String> = std::iter::once("key".to_owned()).chain(names).collect();
     let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let rows: Vec<Vec<String>> = differing
@@ -380,20 +389,21 @@ fn settings(body: &mut String, record: &Record, alone: bool) {
 #[cfg(test)]
 mod tests {
     use hwa_core::{Choice, Score, WindowSpec};
-    use hwa_train::{BestOnTest, CycleEnded, ModelReport, ModelTime, WindowSummary};
+    use hwa_train::{BestOnTest, CycleEnded, CycleTime, ModelReport, ModelTime, WindowSummary};
 
     use super::*;
 
     #[test]
     fn the_speed_is_that_of_the_run_and_not_of_its_last_cycle() {
-        let cycle = |steps, images_per_second| {
+        let cycle = |elapsed, steps, images_per_second| {
             let time = ModelTime { steps, images_per_second, ..ModelTime::default() };
             let model = ModelReport { time, ..ModelReport::default() };
-            CycleEnded { models: vec![model.clone(), model], ..CycleEnded::default() }
+            let time = CycleTime { elapsed, ..CycleTime::default() };
+            CycleEnded { models: vec![model.clone(), model], time, ..CycleEnded::default() }
         };
-        // 300 images in 3 seconds and 100 in 2: 80 a second, of each of two models.
-        let cycles = vec![cycle(3.0, 100.0), cycle(2.0, 50.0)];
-        assert_eq!(speed(&Record { cycles, ..Record::default() }), 160.0);
+        // Two models, each 300 images in 3 seconds of steps and 100 in 2: 800 in 8 seconds in all.
+        let cycles = vec![cycle(4.0, 3.0, 100.0), cycle(8.0, 2.0, 50.0)];
+        assert_eq!(speed(&Record { cycles, ..Record::default() }), 100.0);
         assert_eq!(speed(&Record::default()), 0.0);
     }
 
@@ -432,6 +442,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_takes_as_long_as_what_was_done() {
+        let time = CycleTime { elapsed: 30.0, ..CycleTime::default() };
+        let cycles = vec![CycleEnded { cycle: 1, time, ..CycleEnded::default() }];
+        let mut record = Record { cycles, process: Process::There, ..Record::default() };
+        record.started.num_cycles = 4;
+        // Three more of 30 seconds.
+        assert_eq!(left(&record).as_deref(), Some("about 1 min 30 s of training left"));
+        record.started.num_cycles = 1;
+        assert_eq!(left(&record), None);
+    }
+
+    #[test]
     fn a_run_that_nobody_trains_is_not_under_way() {
         let mut record = Record { process: Process::There, ..Record::default() };
         let told = |record: &Record| {
@@ -445,10 +467,13 @@ mod tests {
         let html = told(&record);
         assert!(html.contains("not running</span>: cycle 0 of 3; it ended without a result"));
         assert!(html.contains("last heard of 1970-01-01 00:00 UTC") && !html.contains("under way"));
-        record.process = Process::Failed("loss <NaN>".to_owned());
-        assert!(told(&record).contains("failed</span>: cycle 0 of 3; loss &lt;NaN&gt;"));
+        record.process = Process::Failed("loss <NaN>\nstart anew".to_owned());
+        let failed = "failed</span>: cycle 0 of 3; loss &lt;NaN&gt;<br>start anew";
+        assert!(told(&record).contains(failed));
         record.process = Process::Interrupted;
         assert!(told(&record).contains("interrupted</span>: cycle 0 of 3; <code>hwa train"));
+        record.folder = "runs/a".to_owned();
+        assert!(told(&record).contains("<code>hwa train --resume runs/a</code>"));
         let both = page(&[record.clone(), record], PageOptions::default()).unwrap().html;
         assert!(both.contains("0 of 3, interrupted"));
     }

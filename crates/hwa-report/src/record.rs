@@ -9,6 +9,8 @@ use crate::ReportError;
 pub struct Record {
     /// What it is called: its folder, as a rule.
     pub name: String,
+    /// Where it is, as one would name it to go on with it; may not be known.
+    pub folder: String,
     /// The text of its experiment.
     pub experiment: String,
     /// The text of its environment, as JSON.

@@ -32,15 +32,15 @@ struct Surface<'a> {
     rows: Vec<f64>,
     /// Row by row; nothing where nothing was measured.
     heights: Vec<Option<f64>>,
-    axes: [Words<'a>; 3],
+    axes: [Words; 3],
     spots: Vec<Pin<'a>>,
     paths: Vec<Way>,
 }
 
 /// What stands beside an edge of the box: along it and at its ends.
 #[derive(Serialize)]
-struct Words<'a> {
-    label: &'a str,
+struct Words {
+    label: String,
     ends: [String; 2],
     /// Half the length of the edge.
     half: f64,
@@ -105,7 +105,15 @@ fn surface<'a>(map: &'a Map, scale: &Scale) -> Surface<'a> {
         .flat_map(|row| (0..map.columns.len()).map(move |column| (row, column)))
         .map(|(row, column)| Some(grid.value(row, column)).filter(|v| !v.is_nan()).map(short))
         .collect();
-    let ends = |axis: &Fitted| [0.0, 1.0].map(|share| axis.written(axis.at(share)));
+    // Where points end: the axes of the map go on to the borders of its cells.
+    let ends = |axis: &Fitted, points: &[f64]| {
+        let end = |point: Option<&f64>| point.map_or_else(String::new, |at| axis.written(*at));
+        [end(points.first()), end(points.last())]
+    };
+    let height = match map.value.logarithmic {
+        true => format!("{} (powers of ten)", map.value.label),
+        false => map.value.label.clone(),
+    };
     let beyond = |sign: &str, beyond: bool, share: f64| {
         let value = scale.written(scale.at(share));
         if beyond { format!("{sign} {value}") } else { value }
@@ -117,9 +125,9 @@ fn surface<'a>(map: &'a Map, scale: &Scale) -> Surface<'a> {
         rows: map.rows.iter().copied().map(back).collect(),
         heights,
         axes: [
-            Words { label: &map.x.label, ends: ends(&x), half: half.0 },
-            Words { label: &map.y.label, ends: ends(&y), half: half.1 },
-            Words { label: &map.value.label, ends: heights_ends, half: 0.5 },
+            Words { label: map.x.label.clone(), ends: ends(&x, &map.columns), half: half.0 },
+            Words { label: map.y.label.clone(), ends: ends(&y, &map.rows), half: half.1 },
+            Words { label: height, ends: heights_ends, half: 0.5 },
         ],
         spots: map
             .spots
@@ -205,6 +213,10 @@ mod tests {
         let line = data["paths"][0]["lines"][0].as_array().unwrap();
         assert!(line.len() > 5, "in steps over the surface");
         assert_eq!(data["paths"][0]["tone"], "s2");
+        assert_eq!(data["axes"][0]["ends"], serde_json::json!(["0", "1"]), "not those of cells");
+        let powers = Map { value: crate::Axis::measuring("loss").logarithmic(), ..map() };
+        let words = surface(&powers, &powers.scale().unwrap()).axes[2].label.clone();
+        assert_eq!(words, "loss (powers of ten)");
     }
 
     #[test]

@@ -4,23 +4,23 @@ use crate::axis::Axis;
 use crate::boxes::Boxes;
 use crate::chart::{Chart, Figure};
 use crate::differences::groups;
-use crate::figures::{later, lines, time_figure};
+use crate::figures::{Times, later, lines, time_figure};
 use crate::lines::{Lines, Mark, Series};
 use crate::record::Record;
 use crate::result::Level;
-use crate::svg::Tone;
+use crate::svg::{SERIES, Tone};
 
 /// What is drawn of a run, by cycle.
 type Points<'a> = &'a dyn Fn(&Record) -> Vec<(f64, f64)>;
 
 /// Figures of several runs together: curve by curve, and boxes over seeds.
 pub fn compared(records: &[Record]) -> Vec<Figure> {
-    let names = names(records);
+    let (names, tones) = (names(records), tones(records));
     let each = |points: Points<'_>| -> Vec<Series> {
-        let series = records.iter().zip(&names).enumerate().map(|(number, (record, name))| {
+        let series = records.iter().zip(names.iter().zip(&tones)).map(|(record, (name, tone))| {
             let by_epoch = |(cycle, y)| (record.epoch_of(cycle), y);
             let points = points(record).into_iter().map(by_epoch).collect();
-            Series { name: name.clone(), tone: Tone::Series(number), points }
+            Series { name: name.clone(), tone: *tone, points }
         });
         series.filter(|series| !series.points.is_empty()).collect()
     };
@@ -44,7 +44,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
         .collect();
     let caption = "The level of each run that validation chose (of several windows, one) on the \
                    validation images; rings mark the chosen cycles.";
-    let y = Axis::measuring("validation accuracy, %");
+    let y = Axis::percent("validation accuracy, %");
     let (y, caption) = later(y, &accuracy, &marks, caption);
     let x = epochs();
     let mut figures: Vec<Figure> = [
@@ -79,7 +79,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
             "test-accuracy",
             "Test accuracy by epoch",
             "The same weights, measured by the final pass: nothing was chosen by it.",
-            Axis::measuring("test accuracy, %"),
+            Axis::percent("test accuracy, %"),
             &|record| {
                 let curve = record.test_curve(record.result_level());
                 curve.map_or_else(Vec::new, |series| series.points)
@@ -89,7 +89,7 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
             "outer-accuracy",
             "Accuracy of the outer weights by epoch",
             "The average of the models, before any window, on the validation images.",
-            Axis::measuring("validation accuracy, %"),
+            Axis::percent("validation accuracy, %"),
             &|record| match record.is_single() || record.is_outer() {
                 true => Vec::new(),
                 false => record.of_level(Level::Outer, |evaluation| evaluation.top1),
@@ -122,10 +122,10 @@ pub fn compared(records: &[Record]) -> Vec<Figure> {
     .into_iter()
     .flatten()
     .collect();
-    let times: Vec<(String, &str, [[f64; 3]; 2])> = names
+    let times: Vec<(String, String, Times)> = names
         .into_iter()
         .zip(records)
-        .map(|(name, record)| (name, "its judge", record.times()))
+        .map(|(name, record)| (name.clone(), format!("{name}, judge"), record.times()))
         .collect();
     figures.extend(time_figure(&times));
     figures
@@ -140,6 +140,24 @@ fn names(records: &[Record]) -> Vec<String> {
         false => format!("{} ({label})", record.name),
     };
     records.iter().zip(&labels).map(name).collect()
+}
+
+/// Repetitions have one colour and other dashes, where there are colours for all groups; else
+/// every run has its own.
+fn tones(records: &[Record]) -> Vec<Tone> {
+    let groups = groups(records);
+    let own = groups.len() > SERIES || groups.len() == records.len() || groups.len() == 1;
+    let tone = |(number, record): (usize, &Record)| {
+        let mut members = groups.iter().enumerate().flat_map(|(group, (_, runs))| {
+            runs.iter().enumerate().map(move |(place, run)| (group, place, *run))
+        });
+        let found = members.find(|(_, _, run)| std::ptr::eq(*run, record));
+        match found.filter(|_| !own) {
+            Some((group, place, _)) => Tone::Series(group + SERIES * place),
+            None => Tone::Series(number),
+        }
+    };
+    records.iter().enumerate().map(tone).collect()
 }
 
 /// Boxes of the accuracy on test over runs that differ by their seed alone.
@@ -161,7 +179,7 @@ fn boxes(records: &[Record]) -> Option<Figure> {
         caption: "Of the weights that validation chose: every run, their median, and from four \
                   runs on the quartiles."
             .to_owned(),
-        chart: Chart::Boxes(Boxes { y: Axis::measuring("test accuracy, %"), groups }),
+        chart: Chart::Boxes(Boxes { y: Axis::percent("test accuracy, %"), groups }),
     })
 }
 
@@ -171,6 +189,25 @@ mod tests {
 
     use super::*;
     use crate::result::tests::two_windows;
+
+    #[test]
+    fn repetitions_have_one_colour() {
+        let run = |method: &str, seed| Record {
+            experiment: format!("method = \"{method}\"\nseed = {seed}\n"),
+            ..Record::default()
+        };
+        let of = |runs: &[Record]| -> Vec<usize> {
+            let number = |tone| match tone {
+                Tone::Series(number) => number,
+                other => panic!("{other:?}"),
+            };
+            tones(runs).into_iter().map(number).collect()
+        };
+        let both = [run("hwa", 1), run("sgd", 1), run("hwa", 2), run("sgd", 2)];
+        assert_eq!(of(&both), [0, 1, SERIES, SERIES + 1], "dashed, of the same colour");
+        assert_eq!(of(&both[..2]), [0, 1]);
+        assert_eq!(of(&[run("hwa", 1), run("hwa", 2)]), [0, 1], "of one method by its seeds");
+    }
 
     #[test]
     fn several_runs_are_compared_in_all_that_they_have() {

@@ -33,12 +33,9 @@ pub(crate) fn record(run: &Path, name: &str) -> Result<Record, Failure> {
     };
     let located = |error: ReportError| anyhow::anyhow!("{}: {error}", events.display());
     let mut record = Record::from_events(name, &text).map_err(|e| Failure::Run(located(e)))?;
+    record.folder = run.display().to_string();
     record.experiment = read_to_string(&run.join("experiment.toml"))?;
     record.environment = read_to_string(&run.join("environment.json")).unwrap_or_default();
-    if record.summary.is_none() && run.join("summary.json").is_file() {
-        let events = events.display();
-        tell(format_args!("{events} has no end, but the run is finished: the log is not whole"));
-    }
     if record.summary.is_none() {
         let there = RunDir::is_in_use(run);
         record.process = if there { Process::There } else { how_it_ended(run) };
@@ -109,17 +106,23 @@ pub(crate) fn runs(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(once)
 }
 
-/// The runs whose logs can be read. One that cannot does not keep the others from being seen.
-pub(crate) fn readable(runs: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    let mut good = Vec::new();
-    let mut failures = Vec::new();
-    for run in runs {
-        match record(&run, "") {
-            Ok(_) => good.push(run),
-            Err(failure) => failures.push(failure),
-        }
+/// A page about what is there at this moment. What cannot be read is left out.
+pub(crate) fn now(named: &[PathBuf], options: PageOptions) -> Result<Page, Failure> {
+    let mut runs = Vec::new();
+    for folder in named {
+        collect(folder, DEEPEST, &mut runs)?;
     }
-    if good.is_empty()
+    let (read, mut failures) = read_all(apart(runs).0);
+    match (read.is_empty(), failures.pop()) {
+        (true, Some(failure)) => Err(failure),
+        _ => page_of(read, options),
+    }
+}
+
+/// Runs with what they tell. One that cannot be read does not keep the others from being seen.
+pub(crate) fn readable(runs: Vec<PathBuf>) -> Result<Vec<(PathBuf, Record)>, Failure> {
+    let (read, mut failures) = read_all(runs);
+    if read.is_empty()
         && let Some(failure) = failures.pop()
     {
         return Err(failure);
@@ -127,7 +130,30 @@ pub(crate) fn readable(runs: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     for failure in failures {
         tell(format_args!("left out: {failure}"));
     }
-    Ok(good)
+    for (run, record) in &read {
+        if record.summary.is_none() && run.join("summary.json").is_file() {
+            let log = run.join("events.jsonl");
+            let log = log.display();
+            tell(format_args!("{log} has no end, but the run is finished: it is not whole"));
+        }
+    }
+    Ok(read)
+}
+
+/// Runs that can be read, under names that tell them apart, and why others cannot.
+fn read_all(runs: Vec<PathBuf>) -> (Vec<(PathBuf, Record)>, Vec<Failure>) {
+    let (mut read, mut failures) = (Vec::new(), Vec::new());
+    for run in runs {
+        match record(&run, "") {
+            Ok(record) => read.push((run, record)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let places: Vec<PathBuf> = read.iter().map(|(run, _)| run.clone()).collect();
+    for ((_, record), name) in read.iter_mut().zip(names(&places)) {
+        record.name = name;
+    }
+    (read, failures)
 }
 
 /// Each run once, and those that are named again.
@@ -179,12 +205,19 @@ fn parts(run: &Path) -> Vec<String> {
     parts.filter(|part| part != "/").collect()
 }
 
-/// A page about some runs.
+/// A page about some runs, all of which can be read.
 pub(crate) fn of_runs(runs: &[PathBuf], options: PageOptions) -> Result<Page, Failure> {
-    let named = runs.iter().zip(names(runs));
-    let records: Result<Vec<Record>, Failure> =
-        named.map(|(run, name)| record(run, &name)).collect();
-    page(&records?, options).map_err(|error| Failure::Run(error.into()))
+    let (read, mut failures) = read_all(runs.to_vec());
+    match failures.pop() {
+        Some(failure) => Err(failure),
+        None => page_of(read, options),
+    }
+}
+
+/// A page about runs that were read.
+pub(crate) fn page_of(read: Vec<(PathBuf, Record)>, options: PageOptions) -> Result<Page, Failure> {
+    let records: Vec<Record> = read.into_iter().map(|(_, record)| record).collect();
+    page(&records, options).map_err(|error| Failure::Run(error.into()))
 }
 
 /// Writes a page with its figures and data into a folder, and tells which files.

@@ -21,10 +21,13 @@ pub(crate) fn curves(record: &Record) -> String {
         ("training loss", training.unwrap_or_default(), "", ""),
         ("accuracy on validation", result, " %", chosen.as_str()),
     ];
+    // A loss falls by powers of ten, as on the page: by itself it would soon be flat.
+    let height = |unit: &str, value: f64| if unit.is_empty() { value.log10() } else { value };
     let mut text = String::new();
     for (name, points, unit, chosen) in curves {
         let values: Vec<f64> = points.iter().map(|point| point.1).collect();
-        if let ([first, .., last], Some(line)) = (values.as_slice(), sparkline(&values)) {
+        let heights: Vec<f64> = values.iter().map(|value| height(unit, *value)).collect();
+        if let ([first, .., last], Some(line)) = (values.as_slice(), sparkline(&heights)) {
             let digits = if unit.is_empty() { 3 } else { 2 };
             text.push_str(&format!(
                 "{name:<22} {line} {first:.digits$} to {last:.digits$}{unit}{chosen}\n"

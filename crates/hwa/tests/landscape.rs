@@ -54,7 +54,7 @@ fn on_a_line_the_chosen_weights_are_worth_what_they_are_worth_elsewhere() {
     assert_eq!(split["top1"], evaluated["top1"]);
     assert_eq!((&best["at"][0], &mark(&found, "inner:4:0")["at"][0]), (&0.0.into(), &1.0.into()));
 
-    let line = run.join("landscape/line-best-inner_4_0");
+    let line = run.join("landscape/line-best-inner_4_0-points7-images160");
     assert!(line.join("test-accuracy.svg").is_file());
     let csv = fs::read_to_string(line.join("train-loss.csv")).unwrap();
     // Seven points, two rings, a head; the points at 0 and 1 are the weights.
@@ -130,7 +130,7 @@ fn models_with_where_they_came_from_span_a_plane_that_holds_their_average() {
     assert!(shown.contains("outer:3"), "{shown}");
 
     // All digits, beside the page.
-    let data = run.join("landscape/plane-inner_3_0-inner_3_1-outer_3/marks.csv");
+    let data = run.join("landscape/plane-inner_3_0-inner_3_1-outer_3-size2-images160/marks.csv");
     let data = fs::read_to_string(data).unwrap();
     let head = "weights,x,y,distance,train loss,train loss projected,train accuracy,";
     assert!(data.starts_with(head), "{data}");
@@ -161,7 +161,7 @@ fn random_and_principal_directions_show_the_way_of_the_run() {
     let output = landscape("random", &run, &["--size", "3", "--reach", "0.5"]);
     succeeded(&output);
     assert!(text(&output.stderr).contains("`pca` shows it"), "{}", text(&output.stderr));
-    for name in ["pca-outer", "random-best"] {
+    for name in ["pca-outer-size3-images160", "random-best-reach0.5-size3-images160"] {
         let csv = run.join("landscape").join(name).join("train-loss.csv");
         let csv = fs::read_to_string(csv).unwrap();
         let on_the_way = csv.lines().filter(|line| line.contains("cycle 1 to 4")).count();

@@ -71,7 +71,7 @@ fn lines(
     (x, y): (Axis, &str),
     curves: Vec<Series>,
 ) -> Part {
-    let (y, caption) = later(Axis::measuring(y), &curves, &[], caption);
+    let (y, caption) = later(Axis::percent(y), &curves, &[], caption);
     let chart = Chart::Lines(Lines { x, y, series: curves, ..Lines::default() });
     Part::Figure(Figure { name, title, caption, chart })
 }
@@ -253,7 +253,7 @@ pub fn window_boxplot(runs: &[Labelled]) -> Vec<Part> {
             }
         }
     }
-    let boxes = Boxes { y: Axis::measuring("test accuracy, %"), groups };
+    let boxes = Boxes { y: Axis::percent("test accuracy, %"), groups };
     let found = findings::here(findings::medians(&boxes));
     let figure = Part::Figure(Figure {
         name: "window-boxplot".to_owned(),

@@ -13,6 +13,16 @@ use crate::shelf::{NAMES, Name};
 const SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(24);
 /// And at most.
 const MOST: usize = 2000;
+/// Images of each split that a point is evaluated on.
+const IMAGES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2559);
+/// Where a line begins, where it ends, and its points.
+const FROM: f64 = -1.0;
+const TO: f64 = 2.0;
+const POINTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(60);
+/// How far random directions reach.
+const REACH: f64 = 1.0;
+/// What chooses directions.
+const SEED: u64 = 1;
 
 /// So many points along a side as make a line, and as a machine can keep.
 fn points(text: &str) -> Result<NonZeroUsize, String> {
@@ -56,6 +66,40 @@ pub(crate) enum LandscapeCommand {
 }
 
 impl LandscapeCommand {
+    /// Where it is not as usual: words for each setting that decides what is measured.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let mut settings = Vec::new();
+        let mut add = |name: &str, value: &dyn ToString, usual: &dyn ToString| {
+            if value.to_string() != usual.to_string() {
+                settings.push(format!("{name}{}", value.to_string()));
+            }
+        };
+        match self {
+            Self::Line(line) => {
+                add("from", &line.from, &FROM);
+                add("to", &line.to, &TO);
+                add("points", &line.points, &POINTS);
+            }
+            Self::Plane(plane) => {
+                add("size", &plane.size, &SIZE);
+                add("seed", &plane.seed, &SEED);
+            }
+            Self::Random(random) => {
+                add("reach", &random.reach, &REACH);
+                add("size", &random.size, &SIZE);
+                add("seed", &random.seed, &SEED);
+            }
+            Self::Pca(pca) => add("size", &pca.size, &SIZE),
+        }
+        let options = self.options();
+        add("images", &options.images, &IMAGES);
+        settings.extend(options.split.iter().map(|split| split.word().to_owned()));
+        if let Self::Plane(plane) = self {
+            settings.extend(plane.mark.iter().map(|name| format!("mark_{name}")));
+        }
+        settings
+    }
+
     /// What they have in common.
     pub(crate) fn options(&self) -> &LandscapeOptions {
         match self {
@@ -72,7 +116,7 @@ pub(crate) struct LandscapeOptions {
     #[command(flatten)]
     pub(crate) subject: StudyOf,
     /// Images of each split that are evaluated, and at most so many for statistics
-    #[arg(long, default_value = "2560")]
+    #[arg(long, default_value_t = IMAGES)]
     pub(crate) images: NonZeroUsize,
     /// Which images; by default train, and for lines test as well. Can be given several times
     #[arg(long, value_enum)]
@@ -104,13 +148,13 @@ pub(crate) struct LandscapeLine {
     #[arg(num_args = 2, value_names = ["FROM", "TO"])]
     pub(crate) weights: Vec<Name>,
     /// Where the line begins
-    #[arg(long, default_value = "-1", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = FROM, allow_negative_numbers = true)]
     pub(crate) from: f64,
     /// Where it ends
-    #[arg(long, default_value = "2", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = TO, allow_negative_numbers = true)]
     pub(crate) to: f64,
     /// Points on it
-    #[arg(long, default_value = "61", value_parser = points)]
+    #[arg(long, default_value_t = POINTS, value_parser = points)]
     pub(crate) points: NonZeroUsize,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,
@@ -139,7 +183,7 @@ pub(crate) struct LandscapePlane {
     #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     /// Chooses the random direction, if the three lie on a line
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value_t = SEED)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,
@@ -157,13 +201,13 @@ pub(crate) struct LandscapeRandom {
     #[arg(default_value = "best", value_name = "WEIGHTS")]
     pub(crate) centre: Name,
     /// How far it goes to each side; 1 is as far as the weights are long
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value_t = REACH)]
     pub(crate) reach: f64,
     /// Points along each side
     #[arg(long, default_value_t = SIZE, value_parser = points)]
     pub(crate) size: NonZeroUsize,
     /// Chooses the directions
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value_t = SEED)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) options: LandscapeOptions,

@@ -59,7 +59,10 @@ pub(crate) fn run(command: &LandscapeCommand) -> Result<(), Failure> {
         tell(remark);
     }
     let splits = splits(options, both)?;
-    let folder = options.out.clone().unwrap_or_else(|| folder(options, kind, &names));
+    let folder = options.out.clone().unwrap_or_else(|| {
+        let settings = command.settings();
+        folder(options, (kind, &names), &settings)
+    });
     // Before anything is measured for a page that could not be written.
     pages::page_before(&folder)?;
     let stop = interrupt()?;
@@ -178,17 +181,56 @@ fn splits(options: &LandscapeOptions, both: bool) -> Result<Vec<Split>, Failure>
     })
 }
 
-fn folder(options: &LandscapeOptions, kind: &str, names: &[Name]) -> PathBuf {
+/// A folder for what is looked at, and for how where that is not as usual: one landscape does not
+/// take the place of another.
+fn folder(
+    options: &LandscapeOptions,
+    (kind, names): (&str, &[Name]),
+    settings: &[String],
+) -> PathBuf {
     let mut name = kind.to_owned();
-    for weights in names {
-        let file = match weights {
-            Name::File(path) => path.file_stem().map(|s| s.to_string_lossy().into_owned()),
-            _ => None,
-        };
-        let plain = file.unwrap_or_else(|| weights.to_string());
+    let names = names.iter().map(|weights| match weights {
+        // With its own folder: files of different runs have the same name.
+        Name::File(path) => {
+            let folder = path.parent().and_then(|parent| parent.file_name());
+            let parts = folder.into_iter().chain(path.file_stem());
+            parts.map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>().join("_")
+        }
+        _ => weights.to_string(),
+    });
+    for part in names.chain(settings.iter().cloned()) {
+        let plain = |c: char| if c.is_alphanumeric() || c == '.' { c } else { '_' };
         name.push('-');
-        name.extend(plain.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }));
+        name.extend(part.chars().map(plain));
     }
     let base = options.subject.run.clone().unwrap_or_default();
     base.join("landscape").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn folder_of(words: &str) -> String {
+        let words = ["hwa", "landscape"].into_iter().chain(words.split(' '));
+        let Command::Landscape(command) = Arguments::try_parse_from(words).unwrap().command else {
+            panic!("a landscape");
+        };
+        let files = ["a/best.pt", "b/best.pt"].map(|file| Name::File(file.into()));
+        let folder = folder(command.options(), ("random", &files), &command.settings());
+        folder.display().to_string()
+    }
+
+    #[test]
+    fn other_settings_have_a_folder_of_their_own() {
+        let usual = folder_of("random --run r best");
+        assert_eq!(usual, "r/landscape/random-a_best-b_best");
+        let other = folder_of("random --run r best --seed 2 --reach 0.5 --images 64");
+        assert_eq!(other, "r/landscape/random-a_best-b_best-reach0.5-seed2-images64");
+        let line = folder_of("line --run r best outer --from -2 --split train");
+        assert!(line.ends_with("-from_2-train"), "{line}");
+    }
 }

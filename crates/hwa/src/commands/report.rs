@@ -20,24 +20,24 @@ const LONGEST: u64 = 8192;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Report) -> Result<(), Failure> {
-    let runs = pages::readable(pages::runs(&arguments.runs)?)?;
+    let read = pages::readable(pages::runs(&arguments.runs)?)?;
     if arguments.serve {
-        return serve(runs, arguments.port);
+        return serve(&arguments.runs, arguments.port);
     }
-    let folder = match (&arguments.out, runs.as_slice()) {
+    let folder = match (&arguments.out, read.as_slice()) {
         (Some(out), _) => out.clone(),
-        (None, [one]) => one.join("report"),
+        (None, [(run, _)]) => run.join("report"),
         (None, _) => PathBuf::from("report"),
     };
     let options = PageOptions { files: true, ..PageOptions::default() };
-    let page = pages::of_runs(&runs, options)?;
+    let page = pages::page_of(read, options)?;
     pages::write(&page, &folder)?;
     give(folder.join("index.html").display());
     Ok(())
 }
 
 /// Shows the page as it is at every moment, to browsers on this machine.
-fn serve(runs: Vec<PathBuf>, port: u16) -> Result<(), Failure> {
+fn serve(named: &[PathBuf], port: u16) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::Run(anyhow::anyhow!("cannot listen on port {port} of this machine: {error}"))
     };
@@ -46,15 +46,15 @@ fn serve(runs: Vec<PathBuf>, port: u16) -> Result<(), Failure> {
     give(format_args!("http://localhost:{port}/"));
     tell("Ctrl-C ends it");
     for stream in listener.incoming().flatten() {
-        let runs = runs.clone();
+        let named = named.to_owned();
         // A browser that does not come to the point keeps no other one waiting.
-        let answer = move || drop(answer(stream, &runs));
+        let answer = move || drop(answer(stream, &named));
         drop(thread::Builder::new().name("a browser".to_owned()).spawn(answer));
     }
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, named: &[PathBuf]) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(stream.try_clone()?.take(8 * LONGEST));
@@ -72,7 +72,7 @@ fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
             host = value.trim().to_owned();
         }
     }
-    let (status, kind, body) = respond(&request, &host, runs);
+    let (status, kind, body) = respond(&request, &host, named);
     let length = body.len();
     let body = if request.starts_with("HEAD ") { "" } else { body.as_str() };
     write!(
@@ -83,7 +83,7 @@ fn answer(mut stream: TcpStream, runs: &[PathBuf]) -> std::io::Result<()> {
     stream.write_all(body.as_bytes())
 }
 
-fn respond(request: &str, host: &str, runs: &[PathBuf]) -> (&'static str, &'static str, String) {
+fn respond(request: &str, host: &str, named: &[PathBuf]) -> (&'static str, &'static str, String) {
     let mut words = request.split_whitespace();
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -102,7 +102,8 @@ fn respond(request: &str, host: &str, runs: &[PathBuf]) -> (&'static str, &'stat
         return ("404 Not Found", "text/plain", "there is no such page\n".to_owned());
     }
     let options = PageOptions { live: true, files: true };
-    let page = match pages::of_runs(runs, options) {
+    // Looked for each time: in a folder of runs others may have begun.
+    let page = match pages::now(named, options) {
         Ok(page) => page,
         Err(failure) => return ("500 Internal Server Error", "text/plain", format!("{failure}\n")),
     };

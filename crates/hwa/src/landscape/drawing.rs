@@ -15,14 +15,20 @@ struct Measure {
     name: &'static str,
     label: &'static str,
     of: fn(&Tally) -> f64,
+    axis: fn(&str) -> Axis,
 }
 
-const LOSS: Measure =
-    Measure { name: "loss", label: "cross entropy", of: |t| t.loss / t.images as f64 };
+const LOSS: Measure = Measure {
+    name: "loss",
+    label: "cross entropy",
+    of: |t| t.loss / t.images as f64,
+    axis: Axis::measuring,
+};
 const ACCURACY: Measure = Measure {
     name: "accuracy",
     label: "accuracy, %",
     of: |t| 100.0 * t.top1 as f64 / t.images as f64,
+    axis: Axis::percent,
 };
 
 /// The page of a landscape, without its title.
@@ -186,7 +192,7 @@ fn line(landscape: &Landscape, (index, split): (usize, &str), measure: Measure) 
     });
     let chart = Lines {
         x: Axis::measuring(&view.labels[0]),
-        y: Axis::measuring(measure.label),
+        y: (measure.axis)(measure.label),
         series: vec![curve],
         marks: marks.collect(),
         ..Lines::default()

@@ -185,7 +185,7 @@ impl View {
             columns: Vec::new(),
             rows: Vec::new(),
             labels: [
-                format!("first principal direction ({first:.1} % of the squared distances)"),
+                format!("first principal direction ({first:.1} %)"),
                 format!("second ({second:.1} %)"),
             ],
             lengths: true,

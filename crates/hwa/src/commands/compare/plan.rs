@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, write_atomically};
-use hwa_train::{Budget, Experiment, ExperimentError};
+use hwa_train::{Budget, Experiment};
 
 use super::elsewhere::Elsewhere;
 use super::queue::Job;
@@ -169,7 +169,7 @@ impl Plan {
     /// Changes every experiment, which is told how many training images it has.
     pub(in crate::commands) fn adjust(
         &mut self,
-        change: impl Fn(&mut Experiment, usize) -> Result<(), ExperimentError>,
+        change: impl Fn(&mut Experiment, usize) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut sources = Sources::default();
         for cell in &mut self.cells {

@@ -21,6 +21,8 @@ pub(super) struct Drawing<'a> {
     pub(super) size: NonZeroUsize,
     /// Images that a point is evaluated on.
     pub(super) images: NonZeroUsize,
+    /// Where the data is, if not where it was.
+    pub(super) data_dir: Option<&'a Path>,
     /// Cores to use; by default all.
     pub(super) cores: Option<NonZeroUsize>,
     /// Whether lines take the place of bars.
@@ -47,14 +49,24 @@ impl Trained {
     pub(super) fn record(&self) -> Result<Record, Failure> {
         pages::record(&self.dir, &self.method)
     }
-
-    /// Its network, images and weights.
-    pub(super) fn studied(&self) -> Result<Studied, Failure> {
-        Studied::new(&StudyOf { run: Some(self.dir.clone()), ..StudyOf::default() })
-    }
 }
 
 impl Drawing<'_> {
+    /// A run, as what is looked into.
+    pub(super) fn subject(&self, run: &Trained) -> StudyOf {
+        StudyOf {
+            run: Some(run.dir.clone()),
+            data_dir: self.data_dir.map(Path::to_owned),
+            threads: self.cores,
+            ..StudyOf::default()
+        }
+    }
+
+    /// The network, images and weights of a run.
+    pub(super) fn studied(&self, run: &Trained) -> Result<Studied, Failure> {
+        Studied::new(&self.subject(run))
+    }
+
     /// What the runs have told.
     pub(super) fn labelled(&self) -> Result<Vec<Labelled>, Failure> {
         let labelled = |run: &Trained| {

@@ -5,6 +5,7 @@ mod presets;
 mod surfaces;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use hwa_nn::ModelSpec;
@@ -14,7 +15,7 @@ use hwa_train::{Experiment, ExperimentError, Interrupt, Method, Span, Started};
 pub(in crate::commands) use self::drawing::Trained;
 
 use self::drawing::Drawing;
-use self::presets::{PRESETS, Preset};
+use self::presets::{Drawn, PRESETS, Preset};
 use super::compare::{self, Job, Plan};
 use super::train::interrupt_on_ctrl_c;
 use crate::arguments::{Compare, Figures};
@@ -25,6 +26,9 @@ use crate::terminal::Voice;
 
 /// Inner weights are kept so often within a cycle.
 const WITHIN_A_CYCLE: u64 = 10;
+
+/// The paper's data set.
+const DATA: &str = "cifar100";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
@@ -64,8 +68,7 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
         match draw(preset, plan, arguments, &interrupt) {
             Ok((folder, parts)) => {
                 give(folder.join("index.html").display());
-                all.push(Part::Heading(preset.title.to_owned()));
-                all.extend(parts.into_iter().map(|part| apart(part, preset.name)));
+                all.push((*preset, parts));
             }
             Err(failure @ Failure::Cancelled { .. }) => return Err(failure),
             // The others can be drawn all the same.
@@ -75,20 +78,44 @@ pub(crate) fn run(arguments: &Figures) -> Result<(), Failure> {
             }
         }
     }
-    if plans.len() > 1 && !all.is_empty() {
-        let what = arguments.network.as_deref().unwrap_or("the paper's networks");
-        let lead = format!("Drawn with {what} on {}", arguments.data);
-        let sheet = Sheet { title: "The paper's figures".to_owned(), lead, parts: all };
-        let page = sheet.page(PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;
-        let folder = root(arguments);
-        pages::page_before(&folder)?;
-        pages::write_index(&page, &folder)?;
-        give(folder.join("index.html").display());
+    if !all.is_empty() {
+        overview(arguments, all)?;
     }
     match failed.as_slice() {
         [] => Ok(()),
         failed => Err(Failure::Run(anyhow::anyhow!("not drawn: {}", failed.join(", ")))),
     }
+}
+
+/// The page of all figures: those that were drawn now, and ways to those that were drawn before.
+fn overview(arguments: &Figures, drawn: Vec<(&Preset, Vec<Part>)>) -> Result<(), Failure> {
+    let folder = root(arguments);
+    pages::page_before(&folder)?;
+    let what = arguments.network.as_deref().unwrap_or("the paper's networks");
+    let lead = format!("Drawn with {what} on {}", arguments.data);
+    let mut parts = Vec::new();
+    let now: Vec<&str> = drawn.iter().map(|(preset, _)| preset.name).collect();
+    let link = |preset: &Preset| {
+        let page = format!("{}/index.html", preset.name);
+        folder.join(&page).is_file().then(|| (preset.title.to_owned(), page))
+    };
+    let before = PRESETS.iter().filter(|preset| !now.contains(&preset.name));
+    let before: Vec<(String, String)> = before.filter_map(link).collect();
+    for (preset, figures) in drawn {
+        parts.push(Part::Heading(preset.title.to_owned()));
+        parts.extend(figures.into_iter().map(|part| apart(part, preset.name)));
+        let page = format!("{}/index.html", preset.name);
+        parts.push(Part::Links(vec![("Its own page, with SVG and CSV".to_owned(), page)]));
+    }
+    if !before.is_empty() {
+        parts.push(Part::Heading("Drawn before".to_owned()));
+        parts.push(Part::Links(before));
+    }
+    let sheet = Sheet { title: "The paper's figures".to_owned(), lead, parts };
+    let page = sheet.page(PageOptions::default()).map_err(|e| Failure::Run(e.into()))?;
+    pages::write_index(&page, &folder)?;
+    give(folder.join("index.html").display());
+    Ok(())
 }
 
 fn asked(names: &[String]) -> Result<Vec<&'static Preset>, Failure> {
@@ -137,7 +164,12 @@ fn plan(preset: &Preset, arguments: &Figures) -> Result<Plan, Failure> {
     };
     let text = preset.comparison(arguments.network.as_deref(), &arguments.data);
     let mut plan = Plan::new(&compare, &text, Path::new(preset.name))?;
-    plan.adjust(keep_inner_weights)?;
+    plan.adjust(|experiment, images| {
+        if matches!(preset.drawn, Drawn::Gradients(_)) {
+            enough_images(preset, arguments.images, (images, experiment.optimizer.batch))?;
+        }
+        Ok(keep_inner_weights(experiment, images)?)
+    })?;
     plan.draw_curves_of_the_first_seed();
     plan.check_runs()?;
     Ok(plan)
@@ -156,6 +188,22 @@ fn length(preset: &Preset, sets: &[String]) -> String {
 
 fn root(arguments: &Figures) -> PathBuf {
     arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/figures"))
+}
+
+/// The noise of batches is a difference: there must be two of them.
+fn enough_images(
+    preset: &Preset,
+    asked: NonZeroUsize,
+    (images, batch): (usize, NonZeroUsize),
+) -> Result<(), Failure> {
+    if asked.get().min(images) > batch.get() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--images {asked}: {} takes gradients of two batches at least, expected more than {batch} \
+         of {images} training images",
+        preset.name
+    )))
 }
 
 /// HWA keeps and judges inner weights, those of two cycles in the middle.
@@ -197,13 +245,14 @@ fn draw(
         size: arguments.size,
         images: arguments.images,
         cores: arguments.cores,
+        data_dir: arguments.data_dir.as_deref(),
         plain: arguments.plain,
         cancelled: &cancelled,
     };
     let mut parts = vec![Part::Text(format!("In the paper: {}", preset.lesson))];
     parts.extend(preset.drawn.parts(&drawing)?);
     parts.extend(plan.notes().iter().map(|note| Part::Text(note.clone())));
-    parts.extend(in_the_paper(preset, &arguments.sets).map(Part::Text));
+    parts.extend(in_the_paper(preset, arguments).map(Part::Text));
     parts.extend(windows_alike(&drawing)?.map(Part::Text));
     let networks = drawing.networks();
     let networks = networks.iter().collect::<Vec<_>>().join(", ");
@@ -226,8 +275,8 @@ fn apart(part: Part, preset: &str) -> Part {
 }
 
 /// What the paper has where a key was set to something else.
-fn in_the_paper(preset: &Preset, sets: &[String]) -> Option<String> {
-    let table: toml::Table = preset.comparison(None, "cifar100").parse().ok()?;
+fn in_the_paper(preset: &Preset, arguments: &Figures) -> Option<String> {
+    let table: toml::Table = preset.comparison(None, DATA).parse().ok()?;
     let experiment = table.get("experiment")?;
     let found = |set: &String| {
         let (key, _) = set.split_once('=')?;
@@ -235,7 +284,14 @@ fn in_the_paper(preset: &Preset, sets: &[String]) -> Option<String> {
         let value = parts.into_iter().try_fold(experiment, |value, part| value.get(part))?;
         Some(format!("{} = {value}", key.trim()))
     };
-    let values: Vec<String> = sets.iter().filter_map(found).collect();
+    let mut values: Vec<String> = Vec::new();
+    if arguments.network.is_some() {
+        values.push(preset.networks.join(", "));
+    }
+    if arguments.data != DATA {
+        values.push(DATA.to_owned());
+    }
+    values.extend(arguments.sets.iter().filter_map(found));
     (!values.is_empty()).then(|| format!("The paper has {}.", values.join(", ")))
 }
 
@@ -266,16 +322,46 @@ fn alike(started: &Started) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use hwa_core::WindowSpec;
 
     use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn figures(names: &[&str]) -> Figures {
+        let words = ["hwa", "figures"].iter().chain(names);
+        match Arguments::try_parse_from(words).unwrap().command {
+            Command::Figures(figures) => figures,
+            _ => panic!("figures"),
+        }
+    }
+
+    #[test]
+    fn one_batch_has_no_noise() {
+        let enough = |asked, images| {
+            let [asked, batch] = [asked, 128].map(|n: usize| NonZeroUsize::new(n).unwrap());
+            enough_images(&PRESETS[9], asked, (images, batch))
+        };
+        assert!(enough(129, 1000).is_ok());
+        let refused = enough(128, 1000).unwrap_err().to_string();
+        let expected = "--images 128: convergence-condition takes gradients of two batches at \
+                        least, expected more than 128 of 1000 training images";
+        assert_eq!(refused, expected);
+        assert!(enough(1000, 100).is_err());
+    }
 
     #[test]
     fn what_was_set_is_told_beside_the_papers_value() {
         let sets = ["schedule.epochs=20", "hwa.num_models = 4", "log.tensorboard=true"];
-        let told = in_the_paper(&PRESETS[11], &sets.map(str::to_owned)).unwrap();
+        let mut asked = figures(&["all"]);
+        assert_eq!(in_the_paper(&PRESETS[11], &asked), None);
+        asked.sets = sets.map(str::to_owned).to_vec();
+        let told = in_the_paper(&PRESETS[11], &asked).unwrap();
         assert_eq!(told, "The paper has schedule.epochs = 200, hwa.num_models = 2.");
-        assert_eq!(in_the_paper(&PRESETS[11], &["data.dir=x".to_owned()]), None);
+        asked = Figures { network: Some("resnet8".to_owned()), ..figures(&["all"]) };
+        asked.data = "digits".to_owned();
+        let told = in_the_paper(&PRESETS[0], &asked).unwrap();
+        assert_eq!(told, "The paper has resnet56, cifar100.");
     }
 
     #[test]

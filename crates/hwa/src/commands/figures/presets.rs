@@ -33,13 +33,15 @@ pub(super) enum Drawn {
     Told(fn(&[Labelled]) -> Vec<Part>),
     /// The weights that they have kept, which are measured.
     Measured(fn(&Drawing<'_>) -> Result<Vec<Part>, Failure>),
+    /// The gradients at these weights, of several batches.
+    Gradients(fn(&Drawing<'_>) -> Result<Vec<Part>, Failure>),
 }
 
 impl Drawn {
     pub(super) fn parts(&self, drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
         match self {
             Self::Told(draw) => Ok(draw(&drawing.labelled()?)),
-            Self::Measured(draw) => draw(drawing),
+            Self::Measured(draw) | Self::Gradients(draw) => draw(drawing),
         }
     }
 }
@@ -170,7 +172,7 @@ pub(super) const PRESETS: [Preset; 12] = [
         methods: &[HWA_RUN],
         epochs: 200,
         seeds: &[1],
-        drawn: Drawn::Measured(surfaces::condition),
+        drawn: Drawn::Gradients(surfaces::condition),
     },
     Preset {
         name: "window-boxplot",

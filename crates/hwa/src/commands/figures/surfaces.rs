@@ -6,12 +6,13 @@ use hwa_core::Weights;
 use hwa_report::paper::findings;
 use hwa_report::{Axis, Chart, Figure, Lines, Part, Series, Tone};
 use hwa_store::InnerPosition;
+use hwa_train::Tally;
 
 use super::drawing::{Drawing, Trained};
-use crate::arguments::{Analyze, Images, Split, StudyOf};
+use crate::arguments::{Analyze, Images, Split};
 use crate::commands::analyze;
 use crate::failure::Failure;
-use crate::landscape::{Extent, Measuring, View, measure, measure_each, sheet};
+use crate::landscape::{Extent, Landscape, Measuring, View, measure, measure_each, sheet};
 use crate::opened::on_threads;
 use crate::shelf::{Name, Shelf};
 use crate::studied::Studied;
@@ -57,7 +58,7 @@ pub(super) fn interpolation(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure>
 pub(super) fn restart(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.of_hwa() {
-        let studied = run.studied()?;
+        let studied = drawing.studied(run)?;
         let period = run.record()?.started.sync_period;
         let walks = walks(&studied, period)?;
         let curve = inside(drawing, run, &studied, &walks)?;
@@ -130,9 +131,7 @@ fn inside(
     }
     let folder = drawing.folder.join(drawing.networks().named("restart-curve", &run.network));
     let readings = measure_each(&named, &how(drawing, studied, &[Split::Train], &folder))?;
-    let mut losses = readings.iter().map(|reading| {
-        reading.splits.first().map_or(f64::NAN, |tally| tally.loss / tally.images as f64)
-    });
+    let mut losses = readings.iter().map(|reading| reading.splits.first().map_or(f64::NAN, loss));
     let series = walks.models.iter().enumerate().map(|(model, walk)| Series {
         name: format!("model {model}"),
         tone: Tone::Series([1, 5, 0, 3][model % 4]),
@@ -158,12 +157,8 @@ pub(super) fn condition(drawing: &Drawing<'_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.of_hwa() {
         let arguments = Analyze {
-            subject: StudyOf {
-                run: Some(run.dir.clone()),
-                threads: drawing.cores,
-                ..StudyOf::default()
-            },
-            cycles: cycles(&run.studied()?.shelf)?,
+            subject: drawing.subject(run),
+            cycles: cycles(&drawing.studied(run)?.shelf)?,
             images: Images::Most(drawing.images),
             steps: STEPS,
             augment: false,
@@ -217,7 +212,7 @@ fn each(
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for run in drawing.of_hwa() {
-        let studied = run.studied()?;
+        let studied = drawing.studied(run)?;
         let view = view(run, &studied)?;
         parts.extend(drawn(drawing, run, &studied, (name, view), splits)?);
     }
@@ -235,7 +230,11 @@ fn drawn(
     let folder = drawing.folder.join(&name);
     let landscape = measure(view, &how(drawing, studied, splits, &folder))?;
     let mut parts = sheet(&landscape, "").parts;
-    let found = findings::here(findings::lowest(&parts));
+    let found = match landscape.view.rows.is_empty() {
+        true => findings::lowest(&parts),
+        false => marked(&landscape),
+    };
+    let found = findings::here(found);
     for part in &mut parts {
         match part {
             Part::Figure(figure) => {
@@ -249,6 +248,20 @@ fn drawn(
         }
     }
     Ok(found.into_iter().chain(parts).collect())
+}
+
+/// The losses of the weights that are marked on a plane, split by split.
+fn marked(landscape: &Landscape) -> Vec<String> {
+    let names = landscape.view.marks.iter().map(|marked| marked.name.as_str());
+    let of_split = |(index, split): (usize, &&str)| {
+        let losses = landscape.marks.iter().map(|own| own.splits.get(index).map_or(f64::NAN, loss));
+        findings::losses(split, names.clone().zip(losses))
+    };
+    landscape.splits.iter().enumerate().filter_map(of_split).collect()
+}
+
+fn loss(tally: &Tally) -> f64 {
+    tally.loss / tally.images as f64
 }
 
 fn how<'a>(

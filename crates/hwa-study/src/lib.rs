@@ -15,6 +15,7 @@ mod direction;
 mod error;
 mod frame;
 mod principal;
+mod slope;
 mod survey;
 
 pub use angles::Angles;

@@ -196,7 +196,9 @@ fn what_cannot_be_drawn_says_why() {
     failed(&line(&["best", "best"]), 2, "the weights are equal");
     failed(&line(&["best", "outer:x"]), 2, "expected best, outer, outer:CYCLE");
     failed(&line(&["best"]), 2, "2 values required");
-    failed(&line(&["best", "nowhere.pt"]), 1, "nowhere.pt");
+    failed(&line(&["best", "nowhere.pt"]), 2, "nowhere.pt is neither a file nor a name");
+    failed(&line(&["best", "bst"]), 2, "expected best, outer, outer:CYCLE");
+    failed(&line(&["best", "bst"]), 2, "outer: it keeps cycles 1 to 4, inner: it keeps cycles 2");
     failed(&line(&["best", "inner:4:2"]), 2, "has no inner:4:2");
     failed(&line(&["--from", "2", "--to", "1"]), 2, "expected from < to");
     failed(&line(&["--from=-inf"]), 2, "expected from < to");

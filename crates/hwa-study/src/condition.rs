@@ -60,6 +60,7 @@ use crate::direction::{Direction, finite};
 use crate::error::StudyError;
 use crate::frame::Frame;
 use crate::slope::{Slope, mean};
+use crate::sums::{Matrix, Sums, jackknife};
 
 /// The shortest step that L is measured along, as a share of the length of the weights. Late in
 /// a schedule steps are so short that single precision would measure its own rounding.
@@ -267,8 +268,6 @@ impl Probe<'_> {
     }
 }
 
-type Matrix = [[f64; 2]; 2];
-
 /// A probe at work.
 struct Look<'a> {
     probe: &'a Probe<'a>,
@@ -397,39 +396,4 @@ impl Pass {
             squares: self.parts.iter().map(|(share, square)| share * square).sum(),
         }
     }
-}
-
-/// Sums over batches, each gradient times the images of its batch.
-struct Sums {
-    batches: usize,
-    images: f64,
-    /// The squared norm of the sum of the gradients.
-    square: f64,
-    /// The sum of their squared norms.
-    squares: f64,
-}
-
-impl Sums {
-    /// The sums without a batch of so many images, with the squared norm of its gradient and its
-    /// inner product with the sum of all.
-    fn without(&self, images: f64, square: f64, along: f64) -> Self {
-        Self {
-            batches: self.batches - 1,
-            images: self.images - images,
-            square: self.square - 2.0 * images * along + images * images * square,
-            squares: self.squares - images * square,
-        }
-    }
-}
-
-/// The covariance of two figures, from what they are without each of the batches.
-fn jackknife(without: &[[f64; 2]]) -> Matrix {
-    let count = without.len() as f64;
-    let mean = |i: usize| without.iter().map(|figures| figures[i]).sum::<f64>() / count;
-    let means = [mean(0), mean(1)];
-    let entry = |i: usize, j: usize| {
-        let products = without.iter().map(|f| (f[i] - means[i]) * (f[j] - means[j]));
-        products.sum::<f64>() * (count - 1.0) / count
-    };
-    [[entry(0, 0), entry(0, 1)], [entry(1, 0), entry(1, 1)]]
 }

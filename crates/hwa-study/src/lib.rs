@@ -16,6 +16,7 @@ mod error;
 mod frame;
 mod principal;
 mod slope;
+mod sums;
 mod survey;
 
 pub use angles::Angles;

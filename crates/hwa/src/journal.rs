@@ -52,7 +52,7 @@ impl Journal {
         let text = fs::read(path).ok()?;
         let mut lines = text.split(|byte| *byte == b'\n');
         let identity = serde_json::from_slice(lines.next()?).ok()?;
-        // The last line ends with the file, so that nothing follows it.
+        // Damage hides no more than its own line: what was tested must not be forgotten.
         Some((identity, lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()))
     }
 

@@ -24,24 +24,19 @@ impl Angles {
             .iter()
             .map(|weights| Direction::between(point, weights))
             .collect::<Result<_, _>>()?;
-        let matrix = |of: &dyn Fn(usize, usize) -> Result<f64, StudyError>| {
-            let row = |i| (0..ways.len()).map(|j| of(i, j)).collect::<Result<Vec<f64>, _>>();
-            (0..ways.len()).map(row).collect::<Result<Vec<Vec<f64>>, _>>()
-        };
-        let cosine = |i: usize, j: usize| match i == j {
+        let lengths: Vec<f64> = ways.iter().map(Direction::norm).collect();
+        let mut distances = vec![vec![0.0; ways.len()]; ways.len()];
+        let mut cosines = vec![vec![None; ways.len()]; ways.len()];
+        for i in 0..ways.len() {
             // Rounding must not bend a way away from itself.
-            true => (ways[i].norm() > 0.0).then_some(1.0),
-            false => ways[i].cosine(&ways[j]),
-        };
-        let numbers = 0..ways.len();
-        Ok(Self {
-            lengths: ways.iter().map(Direction::norm).collect(),
-            distances: matrix(&|i, j| Ok(Direction::between(weights[i], weights[j])?.norm()))?,
-            cosines: numbers
-                .clone()
-                .map(|i| numbers.clone().map(|j| cosine(i, j)).collect())
-                .collect(),
-        })
+            cosines[i][i] = (lengths[i] > 0.0).then_some(1.0);
+            for j in i + 1..ways.len() {
+                distances[i][j] = Direction::between(weights[i], weights[j])?.norm();
+                cosines[i][j] = ways[i].cosine(&ways[j]);
+                (distances[j][i], cosines[j][i]) = (distances[i][j], cosines[i][j]);
+            }
+        }
+        Ok(Self { lengths, distances, cosines })
     }
 }
 
@@ -76,6 +71,15 @@ mod tests {
         assert_eq!(angles.cosines, [[None, None], [None, Some(1.0)]]);
         let none = Angles::seen_from(&start, &[]).unwrap();
         assert!(none.lengths.is_empty() && none.distances.is_empty());
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_refused() {
+        let bad = at(0.0, f32::INFINITY);
+        for (point, other) in [(&at(0.0, 0.0), &bad), (&bad, &at(0.0, 0.0))] {
+            let error = Angles::seen_from(point, &[other]).unwrap_err();
+            assert!(error.to_string().starts_with("`w` holds a NaN or an infinity"), "{error}");
+        }
     }
 
     #[test]

@@ -26,8 +26,9 @@
 //! ```
 //!
 //! The first line gives S² without bias, the second is what the squared norm is corrected by, the
-//! third is the noise. If all images are looked at, M = N: nothing is corrected, and the noise is
-//! the plain mean over the batches. Where batch norm ties the images of a batch together, this
+//! third is the noise. If all images are looked at, M = N: nothing is corrected, and the noise of
+//! batches of equal size is the plain mean over them; a smaller last one shares in S² by its
+//! images. Where batch norm ties the images of a batch together, this
 //! holds as well as batches can be exchanged. The corrected norm can fall below zero: then there
 //! are too few images to tell it from none. Where there is no end of images, 1/N is 0.
 //!
@@ -37,8 +38,15 @@
 //!
 //! A step along -g_b bends the loss of its own batch b more than that of other images. Of all
 //! images b is the share m/N, of a sample it is more; so in L it weighs m/N, and the other
-//! batches of the sample stand for all other images. The change of the gradient then has no bias;
-//! its norm is a little too long, as that of anything noisy.
+//! batches of the sample stand for all other images. The change of the gradient then has no bias.
+//! Its norm has: where the changes of images partly cancel, they do so less in a sample, and L is
+//! too large, the more the fewer images are looked at. What the gradient changes by along the
+//! step, ΔW·(∇R(W + ΔW) - ∇R(W)) / |ΔW|², is linear in the change and has no
+//! such bias. It is measured beside L, which the condition has.
+//!
+//! Both are means over steps, and their standard errors are those of the spread over steps. That
+//! of L is part of the error of the condition. It does not know of the bias: all steps share the
+//! sample.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -48,9 +56,11 @@ use hwa_data::{Batch, Position};
 use hwa_train::{Replica, RunningStatistics};
 use serde::{Deserialize, Serialize};
 
-use crate::direction::Direction;
+use crate::direction::{Direction, finite};
 use crate::error::StudyError;
 use crate::frame::Frame;
+use crate::slope::{Slope, mean};
+use crate::sums::{Matrix, Sums, jackknife};
 
 /// The shortest step that L is measured along, as a share of the length of the weights. Late in
 /// a schedule steps are so short that single precision would measure its own rounding.
@@ -68,7 +78,7 @@ pub struct Probe<'a> {
     /// The learning rate.
     pub rate: f64,
     /// Steps along which L is measured, each with the gradient of another batch and at the price
-    /// of another pass over all of them. Its mean counts.
+    /// of another pass over all of them. Its mean counts; one step tells no error of it.
     pub steps: NonZeroUsize,
     /// What is left out by dropout is drawn from this, the same at all weights.
     pub seed: u64,
@@ -89,11 +99,18 @@ pub struct Gradients {
     /// L: |∇R(W + ΔW) - ∇R(W)| / |ΔW| for a step ΔW along -g, a mean over steps; 0 if no
     /// gradient moves anything.
     pub lipschitz: f64,
+    /// The standard error of L over steps; nothing if there are fewer than two.
+    pub lipschitz_error: Option<f64>,
+    /// What the gradient changes by along the step, ΔW·(∇R(W + ΔW) - ∇R(W)) / |ΔW|², a mean over
+    /// steps. Its size is at most L; below zero, the loss bends downwards.
+    pub curvature: f64,
+    /// Its standard error over steps; nothing if there are fewer than two.
+    pub curvature_error: Option<f64>,
     /// The images looked at.
     pub images: usize,
     /// The images of a full mini-batch.
     pub batch: usize,
-    /// The steps that L is the mean of.
+    /// The steps that L and the curvature are means of.
     pub steps: usize,
 }
 
@@ -104,26 +121,32 @@ pub struct Condition {
     pub left: f64,
     /// (1/η - L/2) |∇R|²
     pub right: f64,
-    /// The standard error of their difference, with L as it was measured; nothing if there are
-    /// too few batches to tell.
+    /// The standard error of their difference, from what a sample of images and what a few steps
+    /// leave open; nothing if there are too few batches or steps to tell.
     pub error: Option<f64>,
 }
 
 impl Gradients {
     /// Both sides at a learning rate.
     ///
-    /// Times η², their difference is what the bound on R changes by in a step: on a parabola,
-    /// where the bound is exact, what R itself is expected to change by.
+    /// Times η², their difference is what the bound on R changes by in a step. On a parabola
+    /// whose steps are eigenvectors of its curvature, as with a single weight, it is what R
+    /// itself is expected to change by; of other steps R falls by no less. With the curvature in
+    /// place of L it is the change of R on any parabola, if it is the same along all steps.
     pub fn condition(&self, rate: f64) -> Condition {
         let bend = self.lipschitz / 2.0;
         let gain = 1.0 / rate - bend;
-        let variance = |[[norm, both], [_, noise]]: Matrix| {
-            gain * gain * norm - 2.0 * gain * bend * both + bend * bend * noise
+        // The difference, gain · norm - bend · noise, falls with L by half of norm and noise.
+        let by_lipschitz = (self.noise + self.squared_norm) / 2.0;
+        let variance = |([[norm, both], [_, noise]], lipschitz): (Matrix, f64)| {
+            let of_sample = gain * gain * norm - 2.0 * gain * bend * both + bend * bend * noise;
+            of_sample.max(0.0) + (by_lipschitz * lipschitz).powi(2)
         };
+        let open = self.covariance.zip(self.lipschitz_error);
         Condition {
             left: bend * self.noise,
             right: gain * self.squared_norm,
-            error: self.covariance.map(|matrix| variance(matrix).max(0.0).sqrt()),
+            error: open.map(|open| variance(open).sqrt()),
         }
     }
 
@@ -169,26 +192,33 @@ impl Probe<'_> {
         if self.batches.len() < 2 || self.batches.iter().any(Batch::is_empty) {
             return Err(StudyError::TooFewBatches { found: self.batches.len() });
         }
+        finite(weights)?;
         let mut look = Look { probe: self, replica, watch };
         let Some(pass) = look.pass(weights, None)? else { return Ok(None) };
         let Some(covariance) = look.covariance(weights, &pass)? else { return Ok(None) };
-        let mut slopes = Vec::new();
+        let (mut turns, mut bends) = (Vec::new(), Vec::new());
         for batch in self.usable_steps() {
             let Some(slope) = look.slope(weights, &pass.gradient, batch)? else { return Ok(None) };
-            slopes.extend(slope);
+            turns.extend(slope.map(|slope| slope.lipschitz));
+            bends.extend(slope.map(|slope| slope.curvature));
         }
+        let ((lipschitz, lipschitz_error), (curvature, curvature_error)) =
+            (mean(&turns), mean(&bends));
         let [squared_norm, noise] = self.figures(&pass.sums());
         let measured = Gradients {
             risk: pass.risk,
             squared_norm,
             noise,
             covariance,
-            lipschitz: slopes.iter().sum::<f64>() / slopes.len().max(1) as f64,
+            lipschitz,
+            lipschitz_error,
+            curvature,
+            curvature_error,
             images: self.images(),
             batch: self.batch(),
-            steps: slopes.len(),
+            steps: turns.len(),
         };
-        let figures = [measured.risk, squared_norm, noise, measured.lipschitz];
+        let figures = [measured.risk, squared_norm, noise, lipschitz, curvature];
         let spread = covariance.into_iter().flatten().flatten();
         match figures.into_iter().chain(spread).all(f64::is_finite) {
             true => Ok(Some(measured)),
@@ -237,8 +267,6 @@ impl Probe<'_> {
         [square - off(sums.images), off(self.batch() as f64)]
     }
 }
-
-type Matrix = [[f64; 2]; 2];
 
 /// A probe at work.
 struct Look<'a> {
@@ -310,11 +338,14 @@ impl Look<'_> {
         weights: &Weights,
         before: &Direction,
         batch: usize,
-    ) -> Result<Option<Option<f64>>, StudyError> {
+    ) -> Result<Option<Option<Slope>>, StudyError> {
         self.replica.load(weights)?;
         // Computed again, so that no more than one is in memory.
         let Some((_, gradient)) = self.gradient(batch)? else { return Ok(None) };
         let steep = gradient.norm();
+        if !steep.is_finite() {
+            return Err(StudyError::NotFinite);
+        }
         let line = Frame::along(weights, vec![gradient]);
         let length = self.probe.rate.max(SHORTEST * line.scale() / steep);
         if steep == 0.0 || !length.is_finite() {
@@ -322,12 +353,15 @@ impl Look<'_> {
         }
         let moved = line.at(&[-length])?;
         // What the weights were rounded to is where the gradient is taken.
-        let way = Direction::between(weights, &moved)?.norm();
+        let way = match Direction::between(weights, &moved) {
+            // Not the weights: the step from them goes too far.
+            Err(StudyError::Diverged { .. }) => return Err(StudyError::NotFinite),
+            way => way?,
+        };
         let Some(after) = self.pass(&moved, Some(batch))? else { return Ok(None) };
         let turned = after.gradient.plus(-1.0, before);
         let own = line.axes().iter().fold(after.kept, |own, axis| own.plus(-1.0, axis));
-        let turned = self.of_all(batch, turned, &own).norm();
-        Ok(Some((way > 0.0).then_some(turned / way)))
+        Ok(Some(Slope::along(&way, &self.of_all(batch, turned, &own))))
     }
 
     /// What the gradient of all images changes by, from what that of the sample does and that of
@@ -362,39 +396,4 @@ impl Pass {
             squares: self.parts.iter().map(|(share, square)| share * square).sum(),
         }
     }
-}
-
-/// Sums over batches, each gradient times the images of its batch.
-struct Sums {
-    batches: usize,
-    images: f64,
-    /// The squared norm of the sum of the gradients.
-    square: f64,
-    /// The sum of their squared norms.
-    squares: f64,
-}
-
-impl Sums {
-    /// The sums without a batch of so many images, with the squared norm of its gradient and its
-    /// inner product with the sum of all.
-    fn without(&self, images: f64, square: f64, along: f64) -> Self {
-        Self {
-            batches: self.batches - 1,
-            images: self.images - images,
-            square: self.square - 2.0 * images * along + images * images * square,
-            squares: self.squares - images * square,
-        }
-    }
-}
-
-/// The covariance of two figures, from what they are without each of the batches.
-fn jackknife(without: &[[f64; 2]]) -> Matrix {
-    let count = without.len() as f64;
-    let mean = |i: usize| without.iter().map(|figures| figures[i]).sum::<f64>() / count;
-    let means = [mean(0), mean(1)];
-    let entry = |i: usize, j: usize| {
-        let products = without.iter().map(|f| (f[i] - means[i]) * (f[j] - means[j]));
-        products.sum::<f64>() * (count - 1.0) / count
-    };
-    [[entry(0, 0), entry(0, 1)], [entry(1, 0), entry(1, 1)]]
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use hwa_core::seed::{Purpose, Random};
 use hwa_core::{Role, Tensor, Weights, WeightsError};
 
+use crate::error::StudyError;
+
 /// A direction: for every parameter of a network, how far each of its elements moves. In `f64`,
 /// so that a grid of points far out is as exact as the weights themselves.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +15,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// The way from some weights to others. Statistics and counters are no part of it.
+    /// The way from some weights to others. Statistics and counters are no part of it. Weights
+    /// that are not finite are refused: they would seem equal to others, or on a line with them.
     ///
     /// ```
     /// use hwa_core::{Tensor, Weights};
@@ -26,24 +29,24 @@ impl Direction {
     /// };
     /// let way = Direction::between(&weights([1.0, 1.0])?, &weights([4.0, 5.0])?)?;
     /// assert_eq!(way.norm(), 5.0); // 3, 4, 5
-    /// # Ok::<_, hwa_core::WeightsError>(())
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn between(from: &Weights, to: &Weights) -> Result<Self, WeightsError> {
+    pub fn between(from: &Weights, to: &Weights) -> Result<Self, StudyError> {
+        finite(from)?;
+        finite(to)?;
         let mut tensors = BTreeMap::new();
         for (name, start) in parameters(from) {
             let end = to.require(name)?;
             if start.shape() != end.shape() {
-                return Err(WeightsError::ShapesDiffer {
-                    name: name.to_owned(),
-                    expected: start.shape().to_vec(),
-                    found: end.shape().to_vec(),
-                });
+                let (expected, found) = (start.shape().to_vec(), end.shape().to_vec());
+                let name = name.to_owned();
+                return Err(WeightsError::ShapesDiffer { name, expected, found }.into());
             }
             let pairs = start.values().to_f64().into_iter().zip(end.values().to_f64());
             tensors.insert(name.to_owned(), pairs.map(|(start, end)| end - start).collect());
         }
         match parameters(to).find(|(name, _)| !tensors.contains_key(*name)) {
-            Some((name, _)) => Err(WeightsError::Unexpected { name: name.to_owned() }),
+            Some((name, _)) => Err(WeightsError::Unexpected { name: name.to_owned() }.into()),
             None => Ok(Self { tensors }),
         }
     }
@@ -52,8 +55,10 @@ impl Direction {
     /// long as that of the weights. So a network whose weights are scaled, which batch norm
     /// cannot feel, has the same picture. Vectors (biases, batch norm) do not move.
     ///
-    /// The n-th direction of a seed is always the same.
-    pub fn random(like: &Weights, seed: u64, number: u64) -> Self {
+    /// The n-th direction of a seed is always the same. Weights that are not finite have no
+    /// scale, and are refused.
+    pub fn random(like: &Weights, seed: u64, number: u64) -> Result<Self, StudyError> {
+        finite(like)?;
         let mut tensors = BTreeMap::new();
         for (place, (name, tensor)) in parameters(like).enumerate() {
             let mut random = Random::new(seed, 0, Purpose::Direction, [number, place as u64]);
@@ -71,7 +76,7 @@ impl Direction {
             }
             tensors.insert(name.to_owned(), drawn);
         }
-        Self { tensors }
+        Ok(Self { tensors })
     }
 
     /// A gradient as a direction. What it does not name does not move.
@@ -132,6 +137,15 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
+/// Refuses parameters that are not finite, by name.
+pub(crate) fn finite(weights: &Weights) -> Result<(), StudyError> {
+    let found = parameters(weights).find(|(_, t)| t.values().first_non_finite().is_some());
+    match found {
+        Some((name, _)) => Err(StudyError::Diverged { tensor: name.to_owned() }),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn parameters(weights: &Weights) -> impl Iterator<Item = (&str, &Tensor)> {
     weights.iter().filter(|(_, tensor)| tensor.role() == Role::Parameter)
 }
@@ -156,17 +170,18 @@ mod tests {
     #[test]
     fn every_filter_of_a_random_direction_is_as_long_as_that_of_the_weights() {
         let weights = weights();
-        let direction = Direction::random(&weights, 1, 0);
+        let drawn = |seed, number| Direction::random(&weights, seed, number).unwrap();
+        let direction = drawn(1, 0);
         let own = weights.require("conv.weight").unwrap().values().to_f64();
-        let drawn = direction.get("conv.weight").unwrap();
-        for (a, b) in own.chunks(4).zip(drawn.chunks(4)) {
+        let filters = direction.get("conv.weight").unwrap();
+        for (a, b) in own.chunks(4).zip(filters.chunks(4)) {
             assert!((norm(a) - norm(b)).abs() < 1e-12);
         }
         assert_eq!(direction.get("bn.weight"), Some(&[0.0; 3][..]), "vectors do not move");
         assert_eq!(direction.get("bn.running_mean"), None, "statistics are no part of it");
-        assert_eq!(direction, Direction::random(&weights, 1, 0));
-        assert_ne!(direction, Direction::random(&weights, 1, 1));
-        assert_ne!(direction, Direction::random(&weights, 2, 0));
+        assert_eq!(direction, drawn(1, 0));
+        assert_ne!(direction, drawn(1, 1));
+        assert_ne!(direction, drawn(2, 0));
     }
 
     #[test]
@@ -174,7 +189,7 @@ mod tests {
         let mut weights = Weights::new();
         let zeros = Tensor::parameter(vec![2, 2], vec![0.0, 0.0, 1.0, 0.0]).unwrap();
         weights.insert("w", zeros).unwrap();
-        let direction = Direction::random(&weights, 1, 0);
+        let direction = Direction::random(&weights, 1, 0).unwrap();
         assert_eq!(direction.get("w").unwrap()[..2], [0.0, 0.0]);
     }
 
@@ -183,8 +198,38 @@ mod tests {
         let (mine, mut more) = (weights(), weights());
         more.insert("fc.weight", Tensor::parameter(vec![1], vec![0.0]).unwrap()).unwrap();
         let text = |a: &Weights, b: &Weights| Direction::between(a, b).unwrap_err().to_string();
-        assert_eq!(text(&mine, &more), "`fc.weight` is not expected here");
-        assert_eq!(text(&more, &mine), "`fc.weight` is missing");
+        let why = "the weights do not belong together: ";
+        assert_eq!(text(&mine, &more), format!("{why}`fc.weight` is not expected here"));
+        assert_eq!(text(&more, &mine), format!("{why}`fc.weight` is missing"));
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_refused_by_the_name_of_their_tensor() {
+        let fine = weights();
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut bad = Weights::new();
+            for (name, tensor) in fine.iter() {
+                let tensor = match name {
+                    "bn.weight" => Tensor::parameter(vec![3], vec![1.0, value, 3.0]).unwrap(),
+                    _ => tensor.clone(),
+                };
+                bad.insert(name, tensor).unwrap();
+            }
+            let found = [
+                Direction::between(&fine, &bad),
+                Direction::between(&bad, &fine),
+                Direction::random(&bad, 1, 0),
+            ];
+            for error in found.map(Result::unwrap_err) {
+                let text = "`bn.weight` holds a NaN or an infinity, expected finite weights";
+                assert_eq!(error.to_string(), text);
+            }
+        }
+        // Statistics are no part of directions.
+        let mut statistics = fine.only(Role::Parameter);
+        let nan = Tensor::new(Role::Statistic, vec![1], Values::F32(vec![f32::NAN])).unwrap();
+        statistics.insert("bn.running_mean", nan).unwrap();
+        assert_eq!(Direction::between(&fine, &statistics).unwrap().norm(), 0.0);
     }
 
     #[test]

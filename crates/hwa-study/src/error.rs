@@ -29,7 +29,13 @@ pub enum StudyError {
         /// The rate.
         found: f64,
     },
-    /// Weights that have diverged have no gradient.
+    /// Weights that have diverged lie nowhere.
+    #[error("`{tensor}` holds a NaN or an infinity, expected finite weights")]
+    Diverged {
+        /// The first of their tensors that does.
+        tensor: String,
+    },
+    /// Nor have all that are finite a gradient.
     #[error("the loss or its gradient is not finite at these weights")]
     NotFinite,
     /// A model could not be built, loaded or run.

@@ -190,6 +190,36 @@ mod tests {
         assert!(plane.place(&middle).unwrap().residual < 1e-6);
     }
 
+    #[test]
+    fn weights_that_are_not_finite_are_neither_equal_nor_on_a_line() {
+        let (a, b, c) = (at([0.0; 3]), at([2.0, 0.0, 0.0]), at([0.0, 1.0, 0.0]));
+        for value in [f32::NAN, f32::INFINITY] {
+            let bad = at([1.0, value, 0.0]);
+            let along = Direction::between(&a, &c).unwrap();
+            let refused = [
+                Frame::line(&a, &bad),
+                Frame::line(&bad, &a),
+                Frame::plane([&a, &b, &bad]),
+                Frame::plane([&a, &bad, &b]),
+                Frame::plane([&bad, &a, &b]),
+                Frame::spanned(&a, &bad, along),
+            ];
+            let places = [
+                Frame::line(&a, &b).unwrap().place(&bad),
+                Frame::plane([&a, &b, &c]).unwrap().place(&bad),
+                Frame::along(&bad, vec![Direction::between(&a, &b).unwrap()]).place(&a),
+            ];
+            let frames = refused.into_iter().map(Result::err);
+            for error in frames.chain(places.into_iter().map(Result::err)) {
+                let error = error.unwrap();
+                assert!(
+                    matches!(&error, StudyError::Diverged { tensor } if tensor == "w"),
+                    "{error}"
+                );
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_in_the_plane_is_found_again(

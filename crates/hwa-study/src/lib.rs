@@ -15,6 +15,8 @@ mod direction;
 mod error;
 mod frame;
 mod principal;
+mod slope;
+mod sums;
 mod survey;
 
 pub use angles::Angles;

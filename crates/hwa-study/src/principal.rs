@@ -92,4 +92,15 @@ mod tests {
             assert!(matches!(error, StudyError::OnALine), "{error}");
         }
     }
+
+    #[test]
+    fn weights_that_are_not_finite_have_no_plane_and_that_is_why() {
+        let bad = at([0.0, f32::NAN, 0.0]);
+        let fine = [[3.0, 0.0, 0.0], [0.0, 1.0, 0.0]].map(at);
+        let among = [&fine[..], std::slice::from_ref(&bad)].concat();
+        for found in [principal(&at([0.0; 3]), &among), principal(&bad, &fine)] {
+            let error = found.unwrap_err();
+            assert!(matches!(&error, StudyError::Diverged { tensor } if tensor == "w"), "{error}");
+        }
+    }
 }

@@ -168,6 +168,7 @@ fn with_all_images_risk_norm_and_lipschitz_constant_are_exact() {
     assert!(near(measured.squared_norm, 1.125 * 1.125), "nothing is corrected");
     assert!(near(measured.risk, value));
     assert!((measured.lipschitz - 1.5).abs() < 1e-4, "{}", measured.lipschitz);
+    assert!((measured.curvature - 1.5).abs() < 1e-4, "one weight turns along itself");
     assert_eq!((measured.images, measured.batch, measured.steps), (6, 2, 2));
     // The batches' gradients are 2, 1.25 and 0.125: their mean squared distance to 1.125.
     let by_hand = (0.875f64.powi(2) + 0.125f64.powi(2) + 1.0) / 3.0;
@@ -215,9 +216,10 @@ fn along_a_step_the_gradient_of_all_images_bends_and_not_that_of_the_sample() {
 }
 
 /// Every second image pulls the first of two weights, the others the second: a step along one of
-/// them bends its own batch for sure. By the plain mean of a sample of three, L is 0.9.
+/// them bends its own batch for sure. By the plain mean of a sample of three, L is 0.9. All bend
+/// upwards, so that nothing cancels, and L has no other bias.
 #[test]
-fn over_all_samples_the_lipschitz_constant_has_no_bias() {
+fn over_all_samples_the_weight_of_a_steps_own_batch_makes_no_bias() {
     let mean = |sample: usize| {
         let all = orders(6).into_iter().map(|order| {
             let images: Vec<Image> = order[..sample].iter().map(|i| IMAGES[*i]).collect();
@@ -232,6 +234,95 @@ fn over_all_samples_the_lipschitz_constant_has_no_bias() {
     let (of_all, of_sample) = (mean(6), mean(3));
     assert!((of_all - 0.75).abs() < 1e-4, "half of the images bend, by 1.5 in the mean: {of_all}");
     assert!((of_sample - 0.75).abs() < 1e-4, "{of_sample}");
+}
+
+/// Images that bend by 3, -1, -1 and 3, by 1 in the mean. Of a sample of two, the step's own
+/// weighs a quarter: 3 and 3 make 3, 3 and -1 make 0, -1 and 3 make 2, -1 and -1 make -1. Of 12
+/// pairs these are 2, 4, 4 and 2: (6 + 0 + 8 - 2) / 12 = 1, and (6 + 0 + 8 + 2) / 12 = 4/3 of
+/// their sizes.
+#[test]
+fn where_images_partly_cancel_the_lipschitz_constant_of_a_sample_is_too_large_the_curvature_not() {
+    let images = [(3.0, 0.0), (-1.0, 1.0), (-1.0, -3.0), (3.0, 4.0)];
+    let mean = |sample: usize| {
+        let all = orders(4).into_iter().map(|order| {
+            let some: Vec<Image> = order[..sample].iter().map(|i| images[*i]).collect();
+            let measured = measure(&some, 1, 4, 2.0);
+            [measured.lipschitz / 24.0, measured.curvature / 24.0]
+        });
+        all.fold([0.0; 2], |[l, c], [more_l, more_c]| [l + more_l, c + more_c])
+    };
+    for (sample, expected) in [(4, [1.0, 1.0]), (2, [4.0 / 3.0, 1.0])] {
+        let found = mean(sample);
+        assert!((found[0] - expected[0]).abs() < 1e-4, "{sample}: {found:?}");
+        assert!((found[1] - expected[1]).abs() < 1e-4, "{sample}: {found:?}");
+    }
+}
+
+#[test]
+fn the_error_of_the_lipschitz_constant_is_part_of_that_of_the_condition() {
+    // Noise 3 and squared norm 1, exactly: the difference falls by (3 + 1) / 2 of L, so an error
+    // of 0.1 makes 0.2. At rate 0.5 with L = 1 both sides are 1.5: the border.
+    let exact = Gradients {
+        squared_norm: 1.0,
+        noise: 3.0,
+        lipschitz: 1.0,
+        lipschitz_error: Some(0.1),
+        ..measure(&IMAGES, 2, 6, 2.0)
+    };
+    assert!(near(exact.condition(0.5).error.unwrap(), 0.2));
+    // Right - left is 1/rate - 2: 0.5 apart is more than two errors, 0.3 is not.
+    let holds = |apart: f64| exact.condition(1.0 / (2.0 + apart)).holds();
+    assert_eq!([0.5, 0.3, -0.3, -0.5].map(holds), [Some(true), None, None, Some(false)]);
+    // With what a sample leaves open: at rate 0.5, 1.5² · 0.04 - 2 · 1.5 · 0.5 · 0.01 + 0.25 · 0.16.
+    let sample = Gradients { covariance: Some([[0.04, 0.01], [0.01, 0.16]]), ..exact };
+    let variance = 0.09 - 0.015 + 0.04 + 0.04;
+    assert!(near(sample.condition(0.5).error.unwrap(), f64::sqrt(variance)));
+    // One step tells none.
+    let one = Gradients { lipschitz_error: None, ..exact };
+    assert_eq!((one.condition(0.5).error, one.condition(1e-9).holds()), (None, None));
+}
+
+#[test]
+fn the_spread_over_steps_is_the_error_of_their_mean() {
+    // As above, each image pulls a weight of its own: two steps bend by `first` and `second`.
+    let mut all = batches(&IMAGES, 2);
+    for (number, batch) in all.iter_mut().enumerate() {
+        batch.labels = vec![2 * number as u32, 2 * number as u32 + 1];
+    }
+    let measured = measure_batches(&all, Some(6), &at_all(&[2.0; 6]));
+    // The gradients a (w - c) are 2, 2 and 2.5, 0, with a of 1, 2 and 0.5, 3: lengths of the
+    // changes are √20 / √8 / 6 and 0.5 / 6; along the steps they are 12 / 8 / 6 and 0.5 / 6.
+    let [first, second] = [2.5f64.sqrt() / 6.0, 0.5 / 6.0];
+    let [along, also] = [1.5 / 6.0, 0.5 / 6.0];
+    assert!((measured.lipschitz_error.unwrap() - (first - second) / 2.0).abs() < 1e-4);
+    assert!((measured.curvature - (along + also) / 2.0).abs() < 1e-4, "{}", measured.curvature);
+    assert!((measured.curvature_error.unwrap() - (along - also) / 2.0).abs() < 1e-4);
+}
+
+/// R = (10 x² + y²) / 2 in all batches, so that no noise hides the bound. At (1, 3) the gradient
+/// is (10, 3): |g|² = 109, L = |Hg| / |g| = √(10009 / 109), the curvature 1009 / 109.
+#[test]
+fn beside_eigenvectors_the_bound_is_above_the_change_and_with_the_curvature_it_is_the_change() {
+    let mut all = batches(&[(20.0, 0.0), (2.0, 0.0), (20.0, 0.0), (2.0, 0.0)], 2);
+    all.iter_mut().for_each(|batch| batch.labels = vec![0, 1]);
+    let risk = |[x, y]: [f64; 2]| (10.0 * x * x + y * y) / 2.0;
+    let measured = measure_batches(&all, Some(4), &at_all(&[1.0, 3.0]));
+    assert!(near(measured.squared_norm, 109.0) && measured.noise < 1e-9);
+    assert!((measured.lipschitz - (10009f64 / 109.0).sqrt()).abs() < 1e-3);
+    assert!((measured.curvature - 1009.0 / 109.0).abs() < 1e-3);
+    for rate in [0.01, 0.05, 0.1, 0.3] {
+        let bound = |lipschitz: f64| {
+            let condition = Gradients { lipschitz, ..measured }.condition(rate);
+            rate * rate * (condition.left - condition.right)
+        };
+        let change = risk([1.0 - 10.0 * rate, 3.0 - 3.0 * rate]) - risk([1.0, 3.0]);
+        if rate == 0.05 {
+            // (10 · 0.5² + 2.85²) / 2 - 9.5, and -0.05 · 109 + 0.00125 · 109 L.
+            assert!(near(change, -4.18875) && (bound(measured.lipschitz) + 4.14438).abs() < 1e-3);
+        }
+        assert!(bound(measured.lipschitz) > change, "{rate}");
+        assert!((bound(measured.curvature) - change).abs() < 1e-3 * change.abs(), "{rate}");
+    }
 }
 
 #[test]
@@ -279,7 +370,7 @@ fn the_standard_error_is_how_far_samples_are_off() {
 #[test]
 fn what_a_sample_cannot_tell_is_unclear() {
     let at_rate = |measured: Gradients, rate| measured.condition(rate).holds();
-    // All images: yes or no. L is 1.5, the noise 0.59, the squared norm 1.27.
+    // All images and equal steps: yes or no. L is 1.5, the noise 0.59, the squared norm 1.27.
     let all = measure(&IMAGES, 2, 6, 2.0);
     assert_eq!(all.covariance, Some([[0.0; 2]; 2]));
     assert_eq!(
@@ -377,13 +468,17 @@ fn what_cannot_be_measured_says_why() {
         assert!(matches!(error(Probe { rate, ..probe }, 2.0), StudyError::Rate { .. }), "{rate}");
     }
     for w in [f32::NAN, f32::INFINITY] {
-        assert!(matches!(error(probe, w), StudyError::NotFinite), "{w}");
+        assert!(matches!(error(probe, w), StudyError::Diverged { tensor } if tensor == "w"), "{w}");
     }
+    // Finite weights whose gradient is not, and a step that leads nowhere.
+    assert!(matches!(error(probe, f32::MAX), StudyError::NotFinite));
+    assert!(matches!(error(Probe { rate: 1e60, ..probe }, 2.0), StudyError::NotFinite));
 }
 
 proptest! {
-    /// On a parabola the bound is an equality: the condition tells the sign of the expected
-    /// change of the risk, and η² times the difference of its sides is that change.
+    /// On a parabola of one weight, where every step is an eigenvector, the bound is an equality:
+    /// the condition tells the sign of the expected change of the risk, and η² times the
+    /// difference of its sides is that change.
     #[test]
     fn the_condition_predicts_what_a_step_does_to_the_risk(
         images in proptest::collection::vec((0.1f32..2.0, -2.0f32..2.0), 6),

@@ -1,6 +1,8 @@
 //! What was measured, line by line, so that an interrupted command goes on where it was.
 //!
-//! The first line says what the others are of; every other is written as it comes.
+//! The first line says what the others are of; every other is written as it comes. A last line
+//! that is not whole was being written when the command ended, and is dropped. Any other damage
+//! is refused: what follows it was measured, and is not ours to throw away.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +38,7 @@ impl Journal {
         }
         let mut journal = Self { path, file };
         let (lines, whole) = journal.read(identity)?;
-        // What follows a line that is not whole was never written.
+        // The end of a line that is not whole was never written.
         let cut = journal.file.set_len(whole);
         cut.map_err(StoreError::io("write", &journal.path))?;
         if whole == 0 {
@@ -50,7 +52,8 @@ impl Journal {
         let text = fs::read(path).ok()?;
         let mut lines = text.split(|byte| *byte == b'\n');
         let identity = serde_json::from_slice(lines.next()?).ok()?;
-        Some((identity, lines.map_while(|line| serde_json::from_slice(line).ok()).collect()))
+        // Damage hides no more than its own line: what was tested must not be forgotten.
+        Some((identity, lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()))
     }
 
     /// Empties a file, unless it is in use; one that is not there is empty.
@@ -72,23 +75,47 @@ impl Journal {
         file.is_ok_and(|file| file.try_lock().is_ok()) && fs::remove_file(path).is_ok()
     }
 
-    /// Reads the lines that are whole, and tells how many bytes they are.
+    /// Reads the lines, and tells how many bytes they are without one that is not whole.
     fn read<T: DeserializeOwned>(&mut self, identity: &Value) -> Result<(Vec<T>, u64), Failure> {
         let mut reader = BufReader::new(&self.file);
         let (mut line, mut whole, mut lines) = (Vec::new(), 0, Vec::new());
-        while reader.read_until(b'\n', &mut line).map_err(StoreError::io("read", &self.path))? > 0
-            && line.ends_with(b"\n")
-        {
-            if whole == 0 {
-                ensure_same(&self.path, identity, &line)?;
-            } else {
-                let Ok(read) = serde_json::from_slice(&line) else { break };
-                lines.push(read);
+        while reader.read_until(b'\n', &mut line).map_err(StoreError::io("read", &self.path))? > 0 {
+            let ends = line.ends_with(b"\n");
+            match (whole, ends) {
+                (0, true) => ensure_same(&self.path, identity, &line)?,
+                (0, false) => ensure_begun(&self.path, identity, &line)?,
+                (_, true) => lines.push(self.line(&line, lines.len())?),
+                (_, false) => self.ensure_torn::<T>(&line, lines.len())?,
             }
-            whole += line.len() as u64;
+            if ends {
+                whole += line.len() as u64;
+            }
             line.clear();
         }
         Ok((lines, whole))
+    }
+
+    /// Reads a line, after so many that follow the first.
+    fn line<T: DeserializeOwned>(&self, line: &[u8], before: usize) -> Result<T, Failure> {
+        serde_json::from_slice(line).map_err(|error| self.damaged(error, before))
+    }
+
+    /// That a line without an end could be part of one of ours.
+    fn ensure_torn<T: DeserializeOwned>(&self, line: &[u8], before: usize) -> Result<(), Failure> {
+        match serde_json::from_slice::<T>(line) {
+            Err(error) if !error.is_eof() => Err(self.damaged(error, before)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn damaged(&self, error: serde_json::Error, before: usize) -> Failure {
+        let place = format!(
+            "{}, line {}: expected a line as this command writes them; without the lines that are \
+             not, the others can be used",
+            self.path.display(),
+            before + 2
+        );
+        Failure::Run(anyhow::Error::new(error).context(place))
     }
 
     /// Adds a line, in one piece, so that a kill leaves whole lines.
@@ -121,6 +148,17 @@ fn ensure_same(path: &Path, identity: &Value, line: &[u8]) -> Result<(), Failure
                 shown(own)
             )))
         }
+    }
+}
+
+/// Refuses a file without a whole line, unless it is the beginning of the first one.
+fn ensure_begun(path: &Path, identity: &Value, line: &[u8]) -> Result<(), Failure> {
+    match identity.to_string().as_bytes().starts_with(line) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} does not begin with what it is of; it can be removed",
+            path.display()
+        ))),
     }
 }
 
@@ -168,6 +206,43 @@ mod tests {
         Journal::clear(&path).unwrap();
         assert!(Journal::open::<u32>(&path, &json!({ "seed": 2 })).unwrap().1.is_empty());
         assert!(Journal::remove(&path) && !path.exists());
+    }
+
+    #[test]
+    fn only_a_torn_last_line_is_dropped_and_other_damage_is_named_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let identity = json!({ "model": "a" });
+        let open = |text: &str| {
+            fs::write(&path, text).unwrap();
+            let opened = Journal::open::<Vec<u32>>(&path, &identity).map(|(_, lines)| lines);
+            opened.map_err(|error| {
+                assert_eq!(fs::read_to_string(&path).unwrap(), text, "left alone");
+                error.to_string()
+            })
+        };
+        let head = "{\"model\":\"a\"}\n";
+        for torn in ["", "[", "[3, ", "[3]"] {
+            assert_eq!(open(&format!("{head}[1]\n[2]\n{torn}")).unwrap(), [[1], [2]], "{torn}");
+        }
+        for (lines, number) in [
+            ("[1]\n[2\n[3]\n", 3),
+            ("[1]\n[2\n", 3),
+            ("\n[1]\n", 2),
+            ("[1]\n[2]\n{\"x\":1}\n", 4),
+            ("[1]\n[2]\nno JSON", 4),
+            ("[1]\n[2]\n{\"x\":1}", 4),
+        ] {
+            let error = open(&format!("{head}{lines}")).unwrap_err();
+            let expected = format!("journal.jsonl, line {number}: expected a line");
+            assert!(error.contains(&expected), "{lines}: {error}");
+        }
+        // Of the first line, too, only a part of our own is dropped.
+        assert!(open("{\"mod").unwrap().is_empty());
+        assert!(open("{\"model\":\"a\"}").unwrap().is_empty());
+        for strange in ["something else", "{\"model\":\"b\"}"] {
+            assert!(open(strange).unwrap_err().contains("it can be removed"));
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Weights by name: those that a run keeps, or those of a file.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use hwa_core::{HwaWeights, OuterWeights, Role, Weights, WindowSpec};
 use hwa_nn::{Head, ModelSpec, Task};
 use hwa_store::{CheckpointStore, InnerPosition, read_tensors};
+use hwa_study::StudyError;
 use hwa_train::{has_state, last_models};
 
 use crate::failure::Failure;
@@ -24,6 +25,10 @@ Weights are named
                   last cycle of a finished run
   a/file.pt       a file of safetensors or PyTorch
 outer and hwa alone are those of the last cycle.";
+
+/// The same in a line.
+const EXPECTED: &str = "best, outer, outer:CYCLE, hwa, hwa:CYCLE, hwa:CYCLE:LENGTH, \
+                        inner:CYCLE:MODEL, inner:CYCLE:MODEL:STEP, or a file";
 
 /// Weights by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +66,7 @@ impl FromStr for Name {
             ("inner", Ok([cycle, model, step])) => {
                 Ok(Self::Inner(whole(*cycle), whole(*model), Some(*step)))
             }
-            ("best" | "outer" | "hwa" | "inner", _) => {
-                Err("expected best, outer, outer:CYCLE, hwa, hwa:CYCLE, hwa:CYCLE:LENGTH, \
-                 inner:CYCLE:MODEL, inner:CYCLE:MODEL:STEP, or a file"
-                    .to_owned())
-            }
+            ("best" | "outer" | "hwa" | "inner", _) => Err(format!("expected {EXPECTED}")),
             ("", _) => Err("expected a name".to_owned()),
             _ => Ok(Self::File(PathBuf::from(text))),
         }
@@ -104,13 +105,23 @@ impl Shelf {
     /// The parameters of that name. Statistics are left out: they are re-estimated.
     pub(crate) fn get(&self, name: &Name) -> Result<Weights, Failure> {
         let weights = match name {
-            Name::File(path) => self.file(path.clone())?,
+            Name::File(path) => {
+                self.ensure_there(path)?;
+                self.file(path.clone())?
+            }
             Name::Best => self.file(self.run(name)?.join("best.safetensors"))?,
             Name::Outer(cycle) => self.outer(name, *cycle)?,
             Name::Hwa(cycle, length) => self.window(name, *cycle, *length)?,
             Name::Inner(cycle, model, step) => self.inner(name, *cycle, *model, *step)?,
         };
-        Ok(weights.only(Role::Parameter))
+        let weights = weights.only(Role::Parameter);
+        match weights.first_non_finite() {
+            None => Ok(weights),
+            Some(tensor) => {
+                let error = StudyError::Diverged { tensor: tensor.to_owned() };
+                Err(Failure::Run(anyhow::Error::new(error).context(name.to_string())))
+            }
+        }
     }
 
     /// The cycles whose outer weights there are.
@@ -132,6 +143,27 @@ impl Shelf {
     fn run(&self, name: &Name) -> Result<&PathBuf, Failure> {
         let missing = || Failure::usage(format!("{name}: --run is needed to take it from"));
         self.run.as_ref().ok_or_else(missing)
+    }
+
+    /// That there is such a file: else it may be a mistyped name of what a run keeps.
+    fn ensure_there(&self, path: &Path) -> Result<(), Failure> {
+        if path.exists() {
+            return Ok(());
+        }
+        let there = match &self.run {
+            Some(run) => {
+                let mut inner: Vec<usize> =
+                    self.inner_positions()?.iter().map(|at| at.cycle).collect();
+                inner.dedup();
+                let (outer, inner) = (kept(&self.outer_cycles()?), kept(&inner));
+                format!("; in {}, outer: {outer}, inner: {inner}", run.display())
+            }
+            None => String::new(),
+        };
+        let path = path.display();
+        Err(Failure::usage(format!(
+            "{path} is neither a file nor a name of weights, expected {EXPECTED}{there}"
+        )))
     }
 
     fn store(&self, name: &Name) -> Result<CheckpointStore, Failure> {
@@ -240,7 +272,7 @@ impl Shelf {
     }
 
     fn not_there(&self, name: &Name, kept: &str) -> Failure {
-        let run = self.run.as_deref().unwrap_or(std::path::Path::new("")).display();
+        let run = self.run.as_deref().unwrap_or(Path::new("")).display();
         let key = match name {
             Name::Inner(..) => "checkpoints.inner_cycles chooses what is kept",
             _ => "checkpoints.outer_every chooses what is kept",

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use hwa_data::{
-    Batch, DataError, EvaluationBatches, OpenOptions, Part, RecalibrationBatches, Source,
+    Batch, DataError, EvaluationBatches, OpenOptions, Part, RecalibrationBatches, Source, Subset,
 };
 use hwa_nn::{BurnReplica, ModelSpec, SgdConfig, Task};
-use hwa_train::{Convolution, Experiment, Replica, ReplicaError};
+use hwa_train::{Convolution, Data, Experiment, Replica, ReplicaError};
+use serde_json::{Map, Value, json};
 
 use crate::arguments::{Split, StudyOf};
 use crate::failure::Failure;
@@ -17,6 +18,8 @@ use crate::shelf::Shelf;
 
 /// What images may take in memory.
 const MOST_MEMORY: usize = 16 << 30;
+/// Images of a split that are compared with those of an earlier look, evenly apart.
+const COMPARED: usize = 64;
 
 /// A network, its images and where its weights are.
 pub(crate) struct Studied {
@@ -96,6 +99,43 @@ impl Studied {
         }
     }
 
+    /// Everything that what is measured on images of some splits depends on, but for the weights:
+    /// if any of it differs, readings are of something else. Where the data lie and how they are
+    /// read is no part of it.
+    pub(crate) fn identity(&self, splits: &[Split]) -> Result<Value, Failure> {
+        let data = match &self.experiment {
+            Some(experiment) => experiment.data.clone(),
+            None => Data { dataset: self.data.clone(), ..Data::default() },
+        };
+        let data = Data { dir: None, decoders: None, cache_mib: 0, ..data };
+        let mut contents = Map::new();
+        for split in splits {
+            let content = format!("{:08x}", checksum(self.subset(*split))?);
+            contents.insert(split.word().to_owned(), content.into());
+        }
+        let sizes = [Split::Train, Split::Validation, Split::Test].map(|s| self.subset(s).len());
+        Ok(json!({
+            "network": self.spec.to_string(),
+            "convolution": self.convolution,
+            "data": data,
+            "files": self.source.digest,
+            "sizes": sizes,
+            "contents": contents,
+            "batch": self.batch,
+            "seed": self.seed,
+            "arithmetic": hwa_nn::arithmetic(),
+        }))
+    }
+
+    fn subset(&self, split: Split) -> &Subset {
+        let splits = &self.source.splits;
+        match split {
+            Split::Train => &splits.train,
+            Split::Validation => &splits.validation,
+            Split::Test => &splits.test,
+        }
+    }
+
     /// What the network is for.
     pub(crate) fn task(&self) -> Task {
         task(&self.source)
@@ -132,12 +172,7 @@ impl Studied {
         split: Split,
         most: Option<NonZeroUsize>,
     ) -> Result<Vec<Batch>, Failure> {
-        let splits = &self.source.splits;
-        let subset = match split {
-            Split::Train => &splits.train,
-            Split::Validation => &splits.validation,
-            Split::Test => &splits.test,
-        };
+        let subset = self.subset(split);
         self.ensure_room(most.map_or(subset.len(), NonZeroUsize::get).min(subset.len()))?;
         let some = match most.filter(|most| most.get() < subset.len()) {
             Some(most) => subset.hold_out(most.get(), self.seed, Part::Train)?.0,
@@ -165,5 +200,64 @@ impl Studied {
         // Of a batch whose images cannot be read nothing is left.
         let some = batches.filter(|batch| !batch.as_ref().is_ok_and(Batch::is_empty)).take(count);
         Ok(some.collect::<Result<_, DataError>>()?)
+    }
+}
+
+/// A number that tells images apart: by all classes, and by the pixels of some.
+fn checksum(subset: &Subset) -> Result<u32, DataError> {
+    let mut hasher = crc32fast::Hasher::new();
+    for i in 0..subset.len() {
+        hasher.update(&subset.label(i)?.to_le_bytes());
+    }
+    for i in (0..subset.len()).step_by(subset.len().div_ceil(COMPARED).max(1)) {
+        match subset.get(i) {
+            Ok(example) => hasher.update(&example.pixels),
+            // Whether that ends the work is decided where images are looked at.
+            Err(_) => hasher.update(b"cannot be read"),
+        }
+    }
+    Ok(hasher.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digits(sets: &[String]) -> Studied {
+        let experiment = Experiment::parse("", Path::new("test.toml"), sets).unwrap();
+        let options = experiment.data.options();
+        let source = hwa_data::open("digits", None, &options).unwrap();
+        let spec: ModelSpec = "resnet8".parse().unwrap();
+        Studied {
+            spec,
+            convolution: Convolution::default(),
+            data: "digits".to_owned(),
+            shelf: Shelf::new(None, spec, task(&source)),
+            source,
+            seed: 1,
+            batch: NonZeroUsize::MIN,
+            experiment: Some(experiment),
+        }
+    }
+
+    #[test]
+    fn what_images_are_and_how_they_are_seen_is_told_apart_and_where_they_lie_is_not() {
+        let all = [Split::Train, Split::Test];
+        let of = |set: &[&str]| {
+            let sets: Vec<String> = set.iter().map(|set| (*set).to_owned()).collect();
+            digits(&sets).identity(&all).unwrap()
+        };
+        let plain = of(&[]);
+        assert_eq!(plain, of(&[]));
+        assert_eq!(plain, of(&["data.dir=\"elsewhere\"", "data.decoders=3", "data.cache_mib=1"]));
+        for other in ["data.train_examples=100", "data.validation=300", "data.pad=3"] {
+            assert_ne!(plain, of(&[other]), "{other}");
+        }
+        assert_ne!(plain, digits(&[]).identity(&all[..1]).unwrap());
+        // As many images of the same classes, but others.
+        let Studied { source, .. } = digits(&[]);
+        let train = &source.splits.train;
+        let (some, rest) = train.hold_out(train.len() / 2, 1, Part::Train).unwrap();
+        assert_ne!(checksum(&some).unwrap(), checksum(&rest).unwrap());
     }
 }

@@ -27,6 +27,15 @@ fn analyze(run: &Path, arguments: &[&str]) -> Output {
     hwa(&["analyze", "--run"]).arg(run).args(arguments).output().unwrap()
 }
 
+/// Unclear within two standard errors.
+fn holds(left: f64, right: f64, error: f64) -> &'static str {
+    match (right - left).abs() >= 2.0 * error {
+        true if left <= right => "yes",
+        true => "no",
+        false => "unclear",
+    }
+}
+
 fn number(point: &Value, key: &str) -> f64 {
     point[key].as_f64().unwrap_or_else(|| panic!("{key} of {point}"))
 }
@@ -57,11 +66,16 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
         let (left, right) = (number(point, "left"), number(point, "right"));
         assert!((left - l / 2.0 * noise).abs() <= 1e-9 * left.abs(), "{point}");
         assert!((right - (1.0 / rate - l / 2.0) * square).abs() <= 1e-9 * right.abs(), "{point}");
-        // All images: nothing is left open.
-        assert_eq!(point["holds"], if left <= right { "yes" } else { "no" });
-        for error in ["squared_norm_error", "noise_error", "difference_error"] {
+        // All images: of norm and noise nothing is left open, of L what steps differ by.
+        for error in ["squared_norm_error", "noise_error"] {
             assert_eq!(number(point, error), 0.0, "{point}");
         }
+        let error = number(point, "difference_error");
+        let of_steps = (noise + square) / 2.0 * number(point, "lipschitz_error");
+        assert!(of_steps > 0.0 && (error - of_steps).abs() <= 1e-9 * of_steps, "{point}");
+        assert_eq!(point["holds"], holds(left, right, error), "{point}");
+        // Along a step a gradient changes by no more than it does in all.
+        assert!(number(point, "curvature").abs() <= l && number(point, "curvature_error") > 0.0);
         // Momentum 0.9: ten times the rate.
         let lasting = &point["with_momentum"];
         assert!((number(lasting, "rate") / rate - 10.0).abs() < 1e-9);
@@ -73,7 +87,7 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
         assert_eq!(points[3][key], points[4][key]);
     }
     let kept = run.join("analysis/gradients.jsonl");
-    assert_eq!(fs::read_to_string(&kept).unwrap().lines().count(), 7);
+    assert_eq!(fs::read_to_string(&kept).unwrap().lines().count(), 1 + 7, "a head, and points");
 
     // Two models and their average: a triangle, with the average in the middle.
     let angles = &first["angles"][0];
@@ -107,12 +121,12 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     // A file of something else is left alone.
     let strange = format!("{lines}{{\"point\":1}}\n");
     fs::write(&kept, &strange).unwrap();
-    failed(&analyze(&run, &[]), 1, "gradients.jsonl, line 8: expected a point of `hwa analyze`");
+    failed(&analyze(&run, &[]), 1, "gradients.jsonl, line 9: expected a line as this command");
     assert_eq!(fs::read_to_string(&kept).unwrap(), strange);
     fs::write(&kept, &lines).unwrap();
 
     // Other questions have other answers, beside the first ones.
-    let fewer = json(&analyze(&run, &["--json", "--images", "70", "--steps", "1"]));
+    let fewer = json(&analyze(&run, &["--json", "--images", "70", "--steps", "2"]));
     assert_eq!(fewer["points"][0]["images"], 80, "whole batches");
     assert_ne!(fewer["points"][0]["risk"], first["points"][0]["risk"]);
     let augmented = json(&analyze(&run, &["--json", "--augment", "--cycles", "2"]));
@@ -121,14 +135,12 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     for point in fewer["points"].as_array().unwrap().iter().chain([&augmented["points"][0]]) {
         let error = number(point, "difference_error");
         let (left, right) = (number(point, "left"), number(point, "right"));
-        let holds = match (right - left).abs() >= 2.0 * error {
-            true if left <= right => "yes",
-            true => "no",
-            false => "unclear",
-        };
         assert!(error > 0.0 && number(point, "squared_norm_error") > 0.0, "{point}");
-        assert_eq!(point["holds"], holds);
+        assert_eq!(point["holds"], holds(left, right, error));
     }
+    let one = json(&analyze(&run, &["--json", "--steps", "1", "--cycles", "2"]));
+    assert_eq!(one["points"][0]["lipschitz_error"], Value::Null, "nor does one step");
+    assert_eq!(one["points"][0]["holds"], "unclear");
     let two = json(&analyze(&run, &["--json", "--images", "40", "--cycles", "2"]));
     assert_eq!(two["points"][0]["difference_error"], Value::Null, "two batches tell none");
     assert_eq!(two["points"][0]["holds"], "unclear");
@@ -141,7 +153,7 @@ fn both_sides_at_the_start_and_the_end_of_cycles() {
     for part in ["start of cycle 2", "end of cycle 3, model 1", "cycle 3 averaged", "|∇R|²"] {
         assert!(table.contains(part), "{part}: {table}");
     }
-    assert!(!table.contains('±'), "{table}");
+    assert!(table.contains('±') && table.contains("curvature"), "{table}");
     let page = fs::read_to_string(run.join("analysis/index.html")).unwrap();
     for part in ["<h2>Both sides</h2>", "160 of 160 training images", "Distances and angles"] {
         assert!(page.contains(part), "{part}: {page}");
@@ -181,6 +193,9 @@ fn what_cannot_be_analyzed_is_named() {
     failed(&analyze(&run, &[]), 2, "is not a run directory");
     let files = hwa(&["analyze", "--model", "resnet8", "--data", "digits"]).output().unwrap();
     failed(&files, 2, "--run is needed");
+    let help = hwa(&["analyze", "--help"]).output().unwrap();
+    let help = succeeded(&help);
+    assert!(help.contains("--run") && !help.contains("--model") && !help.contains("--data <"));
     train(&run, &["checkpoints.outer_every=4"]);
     failed(&analyze(&run, &["--cycles", "9"]), 2, "found 9, expected cycles of the run, 1 to 4");
     failed(&analyze(&run, &["--cycles", "0"]), 2, "found 0, expected cycles of the run, 1 to 4");
@@ -217,7 +232,8 @@ fn an_interrupt_keeps_what_was_measured() {
         .unwrap();
     let kept = run.join("analysis/gradients.jsonl");
     let began = Instant::now();
-    while !kept.exists() {
+    // A head, and a point.
+    while fs::read_to_string(&kept).map_or(0, |text| text.lines().count()) < 2 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing was measured");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -226,7 +242,7 @@ fn an_interrupt_keeps_what_was_measured() {
     let output = analyzing.wait_with_output().unwrap();
     failed(&output, 130, "gradients.jsonl, and the same command goes on from there");
     let before = fs::read_to_string(&kept).unwrap();
-    let count = before.lines().count();
+    let count = before.lines().count() - 1;
     assert!((1..10).contains(&count), "{count}");
     let output = analyze(&run, &arguments);
     let said = text(&output.stderr);

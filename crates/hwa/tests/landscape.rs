@@ -196,7 +196,9 @@ fn what_cannot_be_drawn_says_why() {
     failed(&line(&["best", "best"]), 2, "the weights are equal");
     failed(&line(&["best", "outer:x"]), 2, "expected best, outer, outer:CYCLE");
     failed(&line(&["best"]), 2, "2 values required");
-    failed(&line(&["best", "nowhere.pt"]), 1, "nowhere.pt");
+    failed(&line(&["best", "nowhere.pt"]), 2, "nowhere.pt is neither a file nor a name");
+    failed(&line(&["best", "bst"]), 2, "expected best, outer, outer:CYCLE");
+    failed(&line(&["best", "bst"]), 2, "outer: it keeps cycles 1 to 4, inner: it keeps cycles 2");
     failed(&line(&["best", "inner:4:2"]), 2, "has no inner:4:2");
     failed(&line(&["--from", "2", "--to", "1"]), 2, "expected from < to");
     failed(&line(&["--from=-inf"]), 2, "expected from < to");
@@ -207,6 +209,21 @@ fn what_cannot_be_drawn_says_why() {
     let nowhere = folder.path().join("nowhere");
     failed(&landscape("pca", &nowhere, &[]), 2, "is not a run directory");
     failed(&hwa(&["landscape", "line", "--model", "resnet8"]).output().unwrap(), 2, "--data");
+    // The last number of a file becomes a NaN.
+    let outer = run.join("checkpoints/outer-000003.safetensors");
+    let mut bytes = fs::read(&outer).unwrap();
+    let end = bytes.len() - 4;
+    bytes[end..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&outer, bytes).unwrap();
+    let diverged = "outer:3: `linear.weight` holds a NaN or an infinity";
+    failed(&line(&["best", "outer:3"]), 1, diverged);
+    failed(
+        &landscape("plane", &run, &["outer:1", "outer:2", "best", "--mark", "outer:3"]),
+        1,
+        diverged,
+    );
+    failed(&landscape("random", &run, &["outer:3"]), 1, diverged);
+    failed(&landscape("pca", &run, &[]), 1, diverged);
     fs::remove_file(run.join("summary.json")).unwrap();
     failed(&line(&["--split", "test"]), 2, "the run is not finished");
 }

@@ -115,7 +115,7 @@ impl LandscapeCommand {
 pub(crate) struct LandscapeOptions {
     #[command(flatten)]
     pub(crate) subject: StudyOf,
-    /// Images of each split that are evaluated, and at most so many for statistics
+    /// Images of each split that are evaluated; statistics are from as many, in whole batches
     #[arg(long, default_value_t = IMAGES)]
     pub(crate) images: NonZeroUsize,
     /// Which images; by default train, and for lines test as well. Can be given several times
@@ -302,6 +302,8 @@ with the gradient g of a mini-batch, ∇R of all training images, and the Lipsch
 its end (inner:E:K) and for their average (outer:E). Every point takes a pass over the images,
 and one for each of --steps. Points that are measured are kept in gradients.jsonl: Ctrl-C loses
 only the one under way. What the figures mean: docs/analyze.md in the repository.")]
+// Of files it is not known in which cycles and with which rates they were trained.
+#[command(mut_arg("model", |arg| arg.hide(true)), mut_arg("data", |arg| arg.hide(true)))]
 pub(crate) struct Analyze {
     #[command(flatten)]
     pub(crate) subject: StudyOf,

@@ -29,7 +29,8 @@ const PAUSE: Duration = Duration::from_secs(20);
 pub(crate) struct Measuring<'a> {
     pub(crate) studied: &'a Studied,
     pub(crate) splits: &'a [Split],
-    /// Images of each split, and at most so many for statistics.
+    /// Images of each split. Statistics are from the whole batches that hold so many: 1,000 in
+    /// batches of 128 are 1,024.
     pub(crate) images: NonZeroUsize,
     pub(crate) threads: Option<NonZeroUsize>,
     /// Where readings are kept.
@@ -74,7 +75,7 @@ pub(crate) fn measure_each(
     named: &[(String, Weights)],
     how: &Measuring<'_>,
 ) -> Result<Vec<Reading>, Failure> {
-    let mut identity = what(how);
+    let mut identity = what(how)?;
     let names = named.iter().map(|(name, weights)| json!([name, digest(weights)]));
     identity["weights"] = names.collect();
     all(named.len(), identity, how, |point| Ok(named[point].1.clone()))
@@ -140,7 +141,7 @@ fn identity(view: &View, how: &Measuring<'_>) -> Result<Value, Failure> {
         .iter()
         .map(|marked| json!({ "name": marked.name, "weights": digest(&marked.weights) }))
         .collect();
-    let mut identity = what(how);
+    let mut identity = what(how)?;
     identity["view"] = json!(view.title);
     identity["columns"] = json!(view.columns.len());
     identity["rows"] = json!(view.rows.len());
@@ -155,21 +156,16 @@ fn augments(how: &Measuring<'_>) -> bool {
 }
 
 /// What all readings depend on.
-fn what(how: &Measuring<'_>) -> Value {
-    let (studied, splits) = (how.studied, how.splits.iter());
-    json!({
-        "version": 1,
-        "network": studied.spec.to_string(),
-        "convolution": studied.convolution,
-        "data": studied.data,
-        "arithmetic": hwa_nn::arithmetic(),
+fn what(how: &Measuring<'_>) -> Result<Value, Failure> {
+    // Statistics are from training images, whatever is looked at.
+    let used = [&[Split::Train], how.splits].concat();
+    Ok(json!({
+        "version": 2,
+        "of": how.studied.identity(&used)?,
         "augmented": augments(how),
-        "batch": studied.batch,
         "images": how.images,
-        "splits": splits.map(|split| split.word()).collect::<Vec<_>>(),
-        "train": studied.source.splits.train.len(),
-        "seed": studied.seed,
-    })
+        "splits": how.splits.iter().map(|split| split.word()).collect::<Vec<_>>(),
+    }))
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.

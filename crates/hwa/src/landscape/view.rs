@@ -112,7 +112,8 @@ impl View {
                     "{a}, {b} and {c} lie on a line: the second axis is a random direction, \
                      filter by filter as long as the weights"
                 ));
-                Frame::spanned(first, second, Direction::random(first, seed, 0))
+                let along = Direction::random(first, seed, 0);
+                along.and_then(|along| Frame::spanned(first, second, along))
             }
             frame => frame,
         };
@@ -148,7 +149,8 @@ impl View {
         seed: u64,
     ) -> Result<Self, Failure> {
         let weights = shelf.get(centre)?;
-        let axes = (0..2).map(|number| Direction::random(&weights, seed, number)).collect();
+        let axes = (0..2).map(|number| Direction::random(&weights, seed, number));
+        let axes = axes.collect::<Result<_, _>>().map_err(|error| named(error, &[centre]))?;
         let label = |which: &str| format!("{which} random direction, in lengths of the filters");
         let mut view = Self {
             title: format!("Around {centre}, in random directions"),
@@ -234,7 +236,7 @@ impl View {
         let (Some(first), Some(last)) = (weights.first(), weights.last()) else { return Ok(()) };
         let beside = places.iter().map(|place| place.residual).fold(0.0, f64::max);
         if !self.frame.is_rounding(beside) {
-            let length = Direction::between(first, last).map_err(StudyError::from)?.norm();
+            let length = Direction::between(first, last)?.norm();
             self.remarks.push(format!(
                 "{name}: up to {} beside the plane, where its ends are {} apart; what is drawn is \
                  its projection, and the loss there is not its own",

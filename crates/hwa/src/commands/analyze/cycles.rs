@@ -1,7 +1,7 @@
 //! Which weights of a run are looked at, where they stand in it, and what they are compared with.
 
 use hwa_core::Plan;
-use hwa_train::Method;
+use hwa_train::{Descent, Method, Settings};
 
 use crate::failure::Failure;
 use crate::shelf::{Name, Shelf};
@@ -58,7 +58,7 @@ struct Stock {
 pub(crate) fn choose(
     asked: &[usize],
     method: Method,
-    plan: &Plan,
+    Settings { plan, descent, .. }: &Settings,
     shelf: &Shelf,
 ) -> Result<Chosen, Failure> {
     let ends = |cycle: usize, step: u64| plan.cycle(cycle).is_some_and(|c| c.end == step);
@@ -71,14 +71,27 @@ pub(crate) fn choose(
     for cycle in stock.cycles(asked, &mut chosen.notes)? {
         stock.add(cycle, plan, &mut chosen)?;
     }
+    chosen.notes.extend(beyond_the_condition(method, *descent));
+    Ok(chosen)
+}
+
+/// Where training is not what the condition is about: plain SGD that goes on from averages.
+fn beyond_the_condition(method: Method, descent: Descent) -> Vec<String> {
+    let mut notes = Vec::new();
     if !method.restarts_from_the_average() {
-        chosen.notes.push(format!(
+        notes.push(format!(
             "models do not go on from the average with method {}: the start of a cycle is the \
              average of the one before, where no model stands",
             method.name()
         ));
     }
-    Ok(chosen)
+    if let Descent::SharpnessAware { rho } = descent {
+        notes.push(format!(
+            "steps were those of SAM, along gradients {rho} away: noise, L and curvature are of \
+             steps along the gradient where the weights are, which this run has not made"
+        ));
+    }
+    notes
 }
 
 impl Stock {
@@ -245,6 +258,19 @@ mod tests {
         for cycle in [0, 5, usize::MAX] {
             assert!(error(cycle).to_string().contains("1 to 4"));
         }
+    }
+
+    #[test]
+    fn training_that_the_condition_is_not_about_is_told() {
+        let (plain, sam) = (Descent::Plain, Descent::SharpnessAware { rho: 0.05 });
+        assert!(beyond_the_condition(Method::Hwa, plain).is_empty());
+        let one = beyond_the_condition(Method::Sam, sam);
+        let [note] = &one[..] else { panic!("{one:?}") };
+        assert!(note.starts_with("steps were those of SAM, along gradients 0.05 away"), "{note}");
+        // Any method can descend like that.
+        assert_eq!(beyond_the_condition(Method::Hwa, sam), one);
+        let [average, steps] = &beyond_the_condition(Method::Ema, sam)[..] else { panic!("two") };
+        assert!(average.contains("with method ema") && steps == note, "{average}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use hwa_report::{
 use hwa_study::Gradients;
 
 use super::cycles::Place;
+use super::ratio::{groups, ratios, sentence};
 use super::{Found, shown};
 use crate::failure::Failure;
 use crate::pages;
@@ -46,9 +47,10 @@ fn sheet(found: &Found) -> Sheet {
     }
 }
 
-/// The figures and the table of the condition.
+/// What the run shows in a sentence, the figures and the table of the condition.
 pub(crate) fn parts(found: &Found) -> Vec<Part> {
-    let mut parts = figures(found);
+    let mut parts = vec![Part::Text(sentence(found))];
+    parts.extend(figures(found));
     parts.extend(numbers(found));
     parts
 }
@@ -74,19 +76,20 @@ fn table(mut rows: Vec<Vec<String>>) -> Part {
 fn sides(found: &Found) -> Figure {
     let left = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).left;
     let right = |place: &Place, gradients: &Gradients| gradients.condition(place.rate).right;
-    let left_error = |_: &Place, gradients: &Gradients| {
-        gradients.noise_error().map_or(f64::NAN, |error| gradients.lipschitz / 2.0 * error)
+    let error = |place: &Place, gradients: &Gradients, side: usize| {
+        side_errors(place.rate, gradients).map_or(f64::NAN, |errors| errors[side])
     };
-    let right_error = |place: &Place, gradients: &Gradients| {
-        let factor = (1.0 / place.rate - gradients.lipschitz / 2.0).abs();
-        gradients.squared_norm_error().map_or(f64::NAN, |error| factor * error)
-    };
-    let (mut series, mut errors) = (Vec::new(), Vec::new());
+    let left_error = |place: &Place, gradients: &Gradients| error(place, gradients, 0);
+    let right_error = |place: &Place, gradients: &Gradients| error(place, gradients, 1);
+    let (mut series, mut errors) = (Vec::new(), Bars::default());
     for (word, tone) in PLACES {
         let mut side = |name: &str, tone, of: Measured<'_>, error: Measured<'_>| {
             let (name, tone) = (format!("{name}, {}", place_name(word)), Tone::Series(tone));
             let points = by_cycle(found, word, of);
-            errors.extend(bars(tone, &points, &by_cycle(found, word, error)));
+            let known = by_cycle(found, word, error).into_iter();
+            let known: Vec<Option<f64>> =
+                known.map(|(_, error)| Some(error).filter(|error| !error.is_nan())).collect();
+            errors.add(tone, &points, &known);
             series.push(Series { name, tone, points });
         };
         side("left", tone, &left, &left_error);
@@ -95,23 +98,31 @@ fn sides(found: &Found) -> Figure {
     let caption = "Left is (L/2) times the noise of a mini-batch, right is (1/rate - L/2) times \
                    the squared norm of the full gradient. Where left is above right, a step of SGD \
                    is expected to raise the training loss. A right side below zero is not drawn.";
-    let caption = with_errors(caption, &errors);
     let y = Axis::measuring("side").logarithmic();
-    let figure = lines("sides", "Both sides of the convergence condition", &caption, y, series);
-    with_bars(figure, errors)
+    errors.on(lines("sides", "Both sides of the convergence condition", caption, y, series))
 }
 
-/// What a step is expected to lose over what it gains. Unlike the ratio of the sides, it is
-/// above zero wherever there is a gradient.
+/// The standard errors of both sides, from those of noise, squared norm and L.
+fn side_errors(rate: f64, gradients: &Gradients) -> Option<[f64; 2]> {
+    let bend = gradients.lipschitz / 2.0;
+    let half = gradients.lipschitz_error? / 2.0;
+    let left = (bend * gradients.noise_error()?).hypot(half * gradients.noise);
+    let factor = 1.0 / rate - bend;
+    let right = (factor * gradients.squared_norm_error()?).hypot(half * gradients.squared_norm);
+    Some([left, right])
+}
+
+/// What a step is expected to lose over what it gains.
 fn ratio(found: &Found) -> Figure {
-    let (mut series, mut errors) = (Vec::new(), Vec::new());
+    let (mut series, mut errors) = (Vec::new(), Bars::default());
     for (word, tone) in PLACES {
         let mut one = |name: String, tone, rate: &dyn Fn(f64) -> f64| {
-            let (tone, points) = (Tone::Series(tone), lost_over_gained(found, word, rate));
-            let error = |place: &Place, gradients: &Gradients| {
-                ratio_error(gradients, rate(place.rate)).unwrap_or(f64::NAN)
-            };
-            errors.extend(bars(tone, &points, &by_cycle(found, word, &error)));
+            let tone = Tone::Series(tone);
+            let all = ratios(found, word, rate);
+            let points: Vec<(f64, f64)> =
+                all.iter().map(|ratio| (ratio.cycle as f64, ratio.value)).collect();
+            let known: Vec<Option<f64>> = all.iter().map(|ratio| ratio.error).collect();
+            errors.add(tone, &points, &known);
             series.push(Series { name, tone, points });
         };
         let name = place_name(word);
@@ -124,49 +135,50 @@ fn ratio(found: &Found) -> Figure {
                    loss. Of several models, the mean above over the mean below. With momentum, the \
                    rate is rate / (1 - momentum), what a gradient moves the weights by in the end. \
                    Where |∇R|² is not above zero, nothing is drawn.";
-    let caption = with_errors(caption, &errors);
     let y = Axis::measuring("loss by a step over gain by it").logarithmic();
-    let figure = lines("ratio", "What a step loses over what it gains", &caption, y, series);
-    with_bars(figure, errors)
+    let title = "What a step loses over what it gains";
+    errors.on(lines("ratio", title, caption, y, series))
 }
 
 /// Something that was measured at a place.
 type Measured<'a> = &'a dyn Fn(&Place, &Gradients) -> f64;
 
-/// The standard error of what a step loses over what it gains, from those of noise and squared
-/// norm and their covariance, with L as it was measured.
-fn ratio_error(gradients: &Gradients, rate: f64) -> Option<f64> {
-    let [[of_norm, both], [_, of_noise]] = gradients.covariance?;
-    let (noise, norm) = (gradients.noise, gradients.squared_norm);
-    if norm <= 0.0 {
-        return None;
+/// Bars of one standard error.
+#[derive(Default)]
+struct Bars {
+    bars: Vec<ErrorBar>,
+    /// Whether some error is not known.
+    unknown: bool,
+}
+
+impl Bars {
+    fn add(&mut self, tone: Tone, points: &[(f64, f64)], errors: &[Option<f64>]) {
+        for ((at, y), error) in points.iter().zip(errors).filter(|((_, y), _)| y.is_finite()) {
+            self.unknown |= error.is_none();
+            let error = error.filter(|error| *error > 0.0);
+            let bar = |error| ErrorBar { tone, at: *at, from: y - error, to: y + error };
+            self.bars.extend(error.map(bar));
+        }
     }
-    // Of noise / norm: its slopes are 1 / norm and -noise / norm².
-    let share = noise / norm;
-    let variance = of_noise - 2.0 * share * both + share.powi(2) * of_norm;
-    Some(rate * gradients.lipschitz / 2.0 * variance.max(0.0).sqrt() / norm)
-}
 
-/// Bars of one standard error, where there is one.
-fn bars(tone: Tone, points: &[(f64, f64)], errors: &[(f64, f64)]) -> Vec<ErrorBar> {
-    let both = points.iter().zip(errors).map(|((x, y), (_, error))| (*x, *y, *error));
-    let known = both.filter(|(_, y, error)| y.is_finite() && *error > 0.0 && error.is_finite());
-    known.map(|(at, y, error)| ErrorBar { tone, at, from: y - error, to: y + error }).collect()
-}
-
-fn with_errors(caption: &str, errors: &[ErrorBar]) -> String {
-    match errors.is_empty() {
-        true => caption.to_owned(),
-        false => format!(
-            "{caption} Bars are one standard error of the sample; of several models, its mean."
-        ),
-    }
-}
-
-fn with_bars(figure: Figure, errors: Vec<ErrorBar>) -> Figure {
-    match figure.chart {
-        Chart::Lines(lines) => Figure { chart: Chart::Lines(Lines { errors, ..lines }), ..figure },
-        _ => figure,
+    /// Draws them, and says what they are.
+    fn on(self, mut figure: Figure) -> Figure {
+        if !self.bars.is_empty() {
+            figure.caption.push_str(
+                " Bars are one standard error, of the sample of images and of L over steps; models \
+                 are taken to be off together.",
+            );
+        }
+        if self.unknown {
+            figure.caption.push_str(
+                " Where there is no bar, the error is not known: two mini-batches or one step tell \
+                 none.",
+            );
+        }
+        if let Chart::Lines(lines) = &mut figure.chart {
+            lines.errors = self.bars;
+        }
+        figure
     }
 }
 
@@ -182,16 +194,6 @@ fn border(series: &[Series]) -> Option<Series> {
         tone: Tone::Ink,
         points: vec![(first, 1.0), (last, 1.0)],
     })
-}
-
-/// By cycle; not a number where nothing is gained.
-fn lost_over_gained(found: &Found, word: &str, rate: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
-    let lost = by_cycle(found, word, &|place, gradients| {
-        rate(place.rate) * gradients.lipschitz * (gradients.noise + gradients.squared_norm)
-    });
-    let gained = by_cycle(found, word, &|_, gradients| 2.0 * gradients.squared_norm);
-    let share = |lost: f64, gained: f64| if gained > 0.0 { lost / gained } else { f64::NAN };
-    lost.iter().zip(gained).map(|((x, lost), (_, gained))| (*x, share(*lost, gained))).collect()
 }
 
 /// The training loss where a cycle starts, where its models end and of their average.
@@ -231,35 +233,43 @@ fn place_name(word: &str) -> &'static str {
 
 /// A value by cycle at some place; the mean over models where there are several.
 fn by_cycle(found: &Found, word: &str, of: Measured<'_>) -> Vec<(f64, f64)> {
-    let mut points: Vec<(usize, Vec<f64>)> = Vec::new();
-    for (place, gradients) in found.points.iter().filter(|(p, _)| p.position.word() == word) {
-        match points.last_mut().filter(|(cycle, _)| *cycle == place.cycle) {
-            Some((_, values)) => values.push(of(place, gradients)),
-            None => points.push((place.cycle, vec![of(place, gradients)])),
-        }
-    }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    points.iter().map(|(cycle, values)| (*cycle as f64, mean(values))).collect()
+    let mean = |points: &[(&Place, &Gradients)]| {
+        points.iter().map(|(place, gradients)| of(place, gradients)).sum::<f64>()
+            / points.len() as f64
+    };
+    groups(found, word).iter().map(|(cycle, points)| (*cycle as f64, mean(points))).collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::cycles::Position;
     use super::*;
     use crate::shelf::Name;
 
-    fn point(position: Position, squared_norm: f64, lipschitz: f64) -> (Place, Gradients) {
+    pub(in super::super) fn point(
+        position: Position,
+        squared_norm: f64,
+        lipschitz: f64,
+    ) -> (Place, Gradients) {
         let name = Name::Outer(Some(1));
         let place = Place { cycle: 1, position, name, step: 0, rate: 0.5 };
-        let (images, batch, steps) = (8, 2, 1);
-        let covariance = Some([[0.0; 2]; 2]);
-        let (risk, noise) = (1.0, 3.0);
-        let gradients =
-            Gradients { risk, squared_norm, noise, covariance, lipschitz, images, batch, steps };
+        let gradients = Gradients {
+            risk: 1.0,
+            squared_norm,
+            noise: 3.0,
+            covariance: Some([[0.0; 2]; 2]),
+            lipschitz,
+            lipschitz_error: Some(0.0),
+            curvature: 0.75,
+            curvature_error: Some(0.25),
+            images: 8,
+            batch: 2,
+            steps: 1,
+        };
         (place, gradients)
     }
 
-    fn found(points: Vec<(Place, Gradients)>) -> Found {
+    pub(in super::super) fn found(points: Vec<(Place, Gradients)>) -> Found {
         Found {
             folder: PathBuf::new(),
             subject: "run: resnet8 on digits".to_owned(),
@@ -273,33 +283,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_over_what_is_gained_is_above_one_where_the_condition_does_not_hold() {
-        // With L = 8 and rate 0.5, 1/rate - L/2 = -2: the right side is below zero. With L = 1
-        // it is 1.5, and both sides are 1.5: the border.
-        for (lipschitz, expected) in [(8.0, 8.0), (1.0, 1.0), (0.25, 0.25)] {
-            let (place, gradients) = point(Position::Start, 1.0, lipschitz);
-            let found = found(vec![(place, gradients)]);
-            let holds = gradients.condition(0.5).holds().unwrap();
-            let [(_, ratio)] = lost_over_gained(&found, "start", &|rate| rate)[..] else {
-                panic!("one point")
-            };
-            assert_eq!((ratio, holds), (expected, expected <= 1.0));
-            let momentum = lost_over_gained(&found, "start", &|rate| found.lasting(rate));
-            assert_eq!(momentum, [(1.0, 2.0 * expected)]);
-        }
-    }
-
-    #[test]
-    fn models_are_averaged_above_and_below_and_without_a_gradient_there_is_nothing() {
-        // 0.5 · 2 · (3 + 2) = 5 over 4, and 0.5 · 2 · (3 - 1) = 2 over -2: 3.5 over 1.
-        let ends = [(0, 2.0), (1, -1.0)];
-        let points = ends.map(|(model, square)| point(Position::End(model), square, 2.0));
-        assert_eq!(lost_over_gained(&found(points.into()), "end", &|rate| rate), [(1.0, 3.5)]);
-        let nothing = found(vec![point(Position::Start, 0.0, 2.0)]);
-        assert!(lost_over_gained(&nothing, "start", &|rate| rate)[0].1.is_nan());
-    }
-
-    #[test]
     fn the_ratio_has_its_border_and_pairs_of_one_colour() {
         let found = found(vec![point(Position::Start, 1.0, 2.0)]);
         let Chart::Lines(lines) = ratio(&found).chart else { panic!("lines") };
@@ -309,24 +292,36 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_bars_and_all_images_have_none() {
-        // noise 3, squared norm 1, L 2, rate 0.5: 0.5 times the error of the ratio 3. Variances
-        // 4 and 9 and a covariance of 1: 9 - 2 · 3 · 1 + 9 · 4 = 39.
-        let (place, mut gradients) = point(Position::Start, 1.0, 2.0);
-        gradients.covariance = Some([[4.0, 1.0], [1.0, 9.0]]);
-        assert_eq!(ratio_error(&gradients, 0.5), Some(0.5 * 39f64.sqrt()));
-        let Figure { chart: Chart::Lines(lines), caption, .. } =
-            ratio(&found(vec![(place, gradients)]))
-        else {
-            panic!("lines")
+    fn what_is_uncertain_has_bars_and_what_is_exact_has_none() {
+        let figures = |covariance, lipschitz_error| {
+            let (place, gradients) = point(Position::Start, 1.0, 2.0);
+            let found =
+                found(vec![(place, Gradients { covariance, lipschitz_error, ..gradients })]);
+            [ratio(&found), sides(&found)].map(|figure| {
+                let Chart::Lines(lines) = figure.chart else { panic!("lines") };
+                let text = if figure.caption.contains("is not known") { "unknown" } else { "" };
+                (lines.errors.len(), text)
+            })
         };
-        assert_eq!(lines.errors.len(), 2, "without and with momentum");
-        assert!(caption.ends_with("its mean."), "{caption}");
-        let all = found(vec![point(Position::Start, 1.0, 2.0)]);
-        for figure in [ratio(&all), sides(&all)] {
-            let Chart::Lines(lines) = figure.chart else { panic!("lines") };
-            assert!(lines.errors.is_empty());
-        }
+        let exact = Some([[0.0; 2]; 2]);
+        // Without and with momentum; left and right.
+        assert_eq!(figures(Some([[4.0, 1.0], [1.0, 9.0]]), Some(0.0)), [(2, ""), (2, "")]);
+        assert_eq!(figures(exact, Some(0.1)), [(2, ""), (2, "")], "L is uncertain too");
+        assert_eq!(figures(exact, Some(0.0)), [(0, ""), (0, "")]);
+        assert_eq!(figures(exact, None), [(0, "unknown"), (0, "unknown")]);
+        assert_eq!(figures(None, Some(0.1)), [(0, "unknown"), (0, "unknown")]);
+    }
+
+    #[test]
+    fn the_sides_have_the_errors_of_their_factors() {
+        // noise 3, norm 1, L 2, rate 0.5: left is L/2 · 3 and right (2 - L/2) · 1. Variances 4 and
+        // 9, and 0.01 of L: 1² · 9 + 1.5² · 0.01, and 1² · 4 + 0.5² · 0.01.
+        let (_, gradients) = point(Position::Start, 1.0, 2.0);
+        let covariance = Some([[4.0, 1.0], [1.0, 9.0]]);
+        let gradients = Gradients { covariance, lipschitz_error: Some(0.1), ..gradients };
+        let [left, right] = side_errors(0.5, &gradients).unwrap();
+        assert!((left - 9.0225f64.sqrt()).abs() < 1e-12, "{left}");
+        assert!((right - 4.0025f64.sqrt()).abs() < 1e-12, "{right}");
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! What was measured before: `gradients.jsonl`, a line for each point with what was asked.
 //!
-//! The file is replaced as a whole after every point, so that an interrupt at any moment leaves
-//! one that can be read. Points that were asked for otherwise stay in it, and a file that holds
+//! It is a [`Journal`]: its first line has the version of the format, and there is one writer, so
+//! that two analyses do not lose each other's points. Points that were asked for otherwise stay
+//! in it. Those of an older version lack figures, and are measured again. A file that holds
 //! anything else is refused: it is not ours to replace.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use hwa_core::Weights;
-use hwa_store::{read_to_string, write_atomically};
 use hwa_study::Gradients;
-use hwa_train::Convolution;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::journal::Journal;
 use crate::output::tell;
 use crate::shelf::digest;
 
 const FILE: &str = "gradients.jsonl";
+/// What the points are of. 1 had no first line, no error of L and no curvature.
+const VERSION: u64 = 2;
 
 /// Everything that a measurement depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,21 +31,13 @@ pub(crate) struct Asked {
     pub(crate) weights: String,
     /// What is in them, see [`content`].
     pub(crate) content: String,
-    pub(crate) network: String,
-    pub(crate) convolution: Convolution,
-    /// The data set and how its images are seen, wherever it lies.
-    pub(crate) data: serde_json::Value,
-    /// The training images that there are.
-    pub(crate) population: usize,
-    /// Those that are looked at.
+    /// Network, images and arithmetic, see [`Studied::identity`](crate::studied::Studied::identity).
+    pub(crate) of: Value,
+    /// The images that are looked at.
     pub(crate) images: usize,
-    pub(crate) batch: NonZeroUsize,
     pub(crate) augmented: bool,
     pub(crate) rate: f64,
     pub(crate) steps: NonZeroUsize,
-    pub(crate) seed: u64,
-    /// The instructions that computed it.
-    pub(crate) arithmetic: String,
 }
 
 /// A line of the file.
@@ -53,29 +50,21 @@ struct Line {
 /// What was measured before, and since.
 pub(crate) struct Kept {
     path: PathBuf,
+    journal: Journal,
     lines: Vec<Line>,
 }
 
 impl Kept {
-    /// Reads what is in a folder. A last line that was torn off is dropped, and that is told.
+    /// Reads what is in a folder, for one analysis at a time.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let path = folder.join(FILE);
-        let text = if path.exists() { read_to_string(&path)? } else { String::new() };
-        let mut lines = Vec::new();
-        for (number, line) in text.split_inclusive('\n').enumerate() {
-            let place = || format!("{}, line {}", path.display(), number + 1);
-            match serde_json::from_str(line) {
-                Ok(line) => lines.push(line),
-                Err(error) if error.is_eof() && !line.ends_with('\n') => {
-                    tell(format_args!("{}: is torn off and measured again", place()));
-                }
-                Err(error) => {
-                    let place = format!("{}: expected a point of `hwa analyze`", place());
-                    return Err(Failure::Run(anyhow::Error::new(error).context(place)));
-                }
-            }
+        if is_older(&path) {
+            tell(format_args!("{}: of an older version, and measured again", path.display()));
+            Journal::clear(&path)?;
         }
-        Ok(Self { path, lines })
+        let identity = json!({ "points": "hwa analyze", "version": VERSION });
+        let (journal, lines) = Journal::open(&path, &identity)?;
+        Ok(Self { path, journal, lines })
     }
 
     /// What was found when this was asked.
@@ -85,13 +74,10 @@ impl Kept {
 
     /// Keeps what was found.
     pub(crate) fn add(&mut self, asked: Asked, found: Gradients) -> Result<(), Failure> {
-        self.lines.push(Line { asked, found });
-        let lines: Vec<String> =
-            self.lines.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        let write = |file: &mut dyn std::io::Write| {
-            lines.iter().try_for_each(|line| writeln!(file, "{line}"))
-        };
-        Ok(write_atomically(&self.path, write)?)
+        let line = Line { asked, found };
+        self.journal.add(&line)?;
+        self.lines.push(line);
+        Ok(())
     }
 
     /// What to do after an interrupt.
@@ -101,6 +87,21 @@ impl Kept {
     }
 }
 
+/// Whether a file begins as `hwa analyze` has begun it in an older version: with a version below
+/// this one, or with a point.
+fn is_older(path: &Path) -> bool {
+    let mut line = String::new();
+    let read = File::open(path).and_then(|file| BufReader::new(file).read_line(&mut line));
+    let Ok(Value::Object(first)) =
+        read.map_err(|_| ()).and_then(|_| serde_json::from_str(&line).map_err(|_| ()))
+    else {
+        return false;
+    };
+    let is_point = first.contains_key("asked") && first.contains_key("found");
+    let version = first.get("points").and(first.get("version")).and_then(Value::as_u64);
+    is_point || version.is_some_and(|version| version < VERSION)
+}
+
 /// What is in weights, as a word.
 pub(crate) fn content(weights: &Weights) -> String {
     format!("{:08x}", digest(weights))
@@ -108,6 +109,8 @@ pub(crate) fn content(weights: &Weights) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use hwa_core::Tensor;
 
     use super::*;
@@ -122,17 +125,11 @@ mod tests {
         Asked {
             weights: "outer:1".to_owned(),
             content: content(&weights([1.0, 2.0])),
-            network: "resnet8".to_owned(),
-            convolution: Convolution::Winograd,
-            data: serde_json::json!({ "dataset": "digits" }),
-            population: 100,
+            of: json!({ "network": "resnet8" }),
             images: 40,
-            batch: NonZeroUsize::MIN,
             augmented: false,
             rate,
             steps: NonZeroUsize::MIN,
-            seed: 1,
-            arithmetic: "avx2".to_owned(),
         }
     }
 
@@ -146,45 +143,74 @@ mod tests {
         assert_eq!(content(&weights([1.0, 2.0])), content(&weights([1.0, 2.0])));
     }
 
-    #[test]
-    fn what_was_asked_exactly_so_is_found_again_and_a_torn_line_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let found = Gradients {
-            risk: 0.1,
+    fn found(risk: f64) -> Gradients {
+        Gradients {
+            risk,
             squared_norm: 1.0 / 3.0,
             noise: 0.2,
             covariance: Some([[0.1, 0.2], [0.2, 1.0 / 3.0]]),
             lipschitz: 7.0,
+            lipschitz_error: None,
+            curvature: -0.1,
+            curvature_error: Some(0.1),
             images: 40,
             batch: 20,
             steps: 1,
-        };
-        let mut kept = Kept::open(folder.path()).unwrap();
-        kept.add(asked(0.1), found).unwrap();
-        kept.add(asked(1.0 / 3.0), Gradients { risk: 0.2, ..found }).unwrap();
-        let kept = Kept::open(folder.path()).unwrap();
-        assert_eq!(kept.find(&asked(0.1)), Some(found));
-        assert_eq!(kept.find(&asked(1.0 / 3.0)).unwrap().risk, 0.2);
-        assert_eq!(kept.find(&asked(0.3)), None);
-        let path = folder.path().join(FILE);
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, &text[..text.len() - 9]).unwrap();
-        let torn = Kept::open(folder.path()).unwrap();
-        assert_eq!(torn.find(&asked(0.1)), Some(found));
-        assert_eq!(torn.find(&asked(1.0 / 3.0)), None);
-        // Only its end is missing.
-        std::fs::write(&path, text.trim_end()).unwrap();
-        let whole = Kept::open(folder.path()).unwrap();
-        assert!(whole.find(&asked(1.0 / 3.0)).is_some());
-
-        for strange in ["no JSON\n", "no JSON", "\n", "{\"point\":1}\n", "{\"point\":1}"] {
-            std::fs::write(&path, format!("{text}{strange}")).unwrap();
-            let error = Kept::open(folder.path()).err().unwrap().to_string();
-            let expected = format!("{}, line 3: expected a point", path.display());
-            assert!(error.starts_with(&expected), "{error}");
         }
-        std::fs::write(&path, format!("{{\"asked\":\n{text}")).unwrap();
+    }
+
+    #[test]
+    fn what_was_asked_exactly_so_is_found_again_and_a_torn_line_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = Kept::open(folder.path()).unwrap();
+        kept.add(asked(0.1), found(0.1)).unwrap();
+        kept.add(asked(1.0 / 3.0), found(0.2)).unwrap();
+        drop(kept);
+        let kept = Kept::open(folder.path()).unwrap();
+        assert_eq!(kept.find(&asked(0.1)), Some(found(0.1)));
+        assert_eq!(kept.find(&asked(1.0 / 3.0)), Some(found(0.2)));
+        assert_eq!(kept.find(&asked(0.3)), None);
+        drop(kept);
+        let path = folder.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        let torn = Kept::open(folder.path()).unwrap();
+        assert_eq!(torn.find(&asked(0.1)), Some(found(0.1)));
+        assert_eq!(torn.find(&asked(1.0 / 3.0)), None);
+    }
+
+    #[test]
+    fn a_second_analysis_is_refused_while_the_first_one_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Kept::open(folder.path()).unwrap();
+        first.add(asked(0.1), found(0.1)).unwrap();
         let error = Kept::open(folder.path()).err().unwrap().to_string();
-        assert!(error.contains("line 1: expected a point"), "torn, but not at the end: {error}");
+        assert!(error.contains("in use"), "{error}");
+        first.add(asked(0.2), found(0.2)).unwrap();
+        drop(first);
+        let after = Kept::open(folder.path()).unwrap();
+        assert!(after.find(&asked(0.1)).is_some() && after.find(&asked(0.2)).is_some());
+    }
+
+    #[test]
+    fn points_of_an_older_version_are_measured_again_and_anything_else_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let older =
+            ["{\"asked\":{},\"found\":{}}\n", "{\"points\":\"hwa analyze\",\"version\":1}\n"];
+        for text in older {
+            fs::write(&path, format!("{text}{{\"asked\":{{}},\"found\":{{}}}}\n")).unwrap();
+            let mut kept = Kept::open(folder.path()).unwrap();
+            assert!(kept.lines.is_empty());
+            kept.add(asked(0.1), found(0.1)).unwrap();
+            drop(kept);
+            assert!(Kept::open(folder.path()).unwrap().find(&asked(0.1)).is_some());
+        }
+        let newer = "{\"points\":\"hwa analyze\",\"version\":3}\n";
+        for strange in ["no JSON\n", "no JSON", "\n", "{\"point\":1}\n", newer] {
+            fs::write(&path, strange).unwrap();
+            assert!(Kept::open(folder.path()).is_err(), "{strange}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), strange);
+        }
     }
 }

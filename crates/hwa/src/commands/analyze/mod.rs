@@ -3,6 +3,7 @@
 mod cycles;
 mod drawn;
 mod kept;
+mod ratio;
 mod shown;
 mod work;
 
@@ -96,15 +97,14 @@ fn look(arguments: &Analyze, folder: PathBuf, cancelled: Cancelled<'_>) -> Resul
         return Err(Failure::usage("--run is needed"));
     };
     let population = studied.source.splits.train.len();
-    let plan = experiment.settings(population)?.plan;
+    let settings = experiment.settings(population)?;
     let Chosen { places, views, notes } =
-        cycles::choose(&arguments.cycles, experiment.method, &plan, &studied.shelf)?;
+        cycles::choose(&arguments.cycles, experiment.method, &settings, &studied.shelf)?;
     notes.iter().for_each(tell);
     let batches = batches(arguments, &studied)?;
     fs::create_dir_all(&folder).map_err(StoreError::io("create", &folder))?;
     let mut kept = Kept::open(&folder)?;
-    let work =
-        Work { arguments, studied: &studied, experiment, batches: &batches, population, cancelled };
+    let work = Work { arguments, studied: &studied, batches: &batches, population, cancelled };
     let measured = work.all(&places, &mut kept)?;
     LeftOut::of(&studied.source).tell();
     let angles = views.into_iter().map(|view| {

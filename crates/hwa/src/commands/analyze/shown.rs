@@ -63,13 +63,26 @@ pub(crate) fn text(found: &Found) -> String {
 
 /// The condition at each of the points, under heads.
 pub(crate) fn conditions(found: &Found) -> Vec<Vec<String>> {
-    let head = ["", "weights", "rate", "risk", "|∇R|²", "noise", "L", "left", "right", "holds"];
+    let head = [
+        "",
+        "weights",
+        "rate",
+        "risk",
+        "|∇R|²",
+        "noise",
+        "L",
+        "curvature",
+        "left",
+        "right",
+        "holds",
+        "right, momentum",
+        "holds",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows[0].extend(["right, momentum".to_owned(), "holds".to_owned()]);
     for (place, gradients) in &found.points {
         let plain = gradients.condition(place.rate);
         let lasting = gradients.condition(found.lasting(place.rate));
-        let Gradients { risk, noise, lipschitz, .. } = *gradients;
+        let Gradients { risk, noise, lipschitz, curvature, .. } = *gradients;
         rows.push(vec![
             place.title(),
             place.name.to_string(),
@@ -77,7 +90,8 @@ pub(crate) fn conditions(found: &Found) -> Vec<Vec<String>> {
             short(risk),
             with_error(gradients.squared_norm, gradients.squared_norm_error()),
             short(noise),
-            short(lipschitz),
+            with_error(lipschitz, gradients.lipschitz_error),
+            with_error(curvature, gradients.curvature_error),
             short(plain.left),
             short(plain.right),
             answer(plain).to_owned(),
@@ -98,7 +112,7 @@ fn answer(condition: Condition) -> &'static str {
 }
 
 /// A number with its standard error, if it has one.
-fn with_error(number: f64, error: Option<f64>) -> String {
+pub(crate) fn with_error(number: f64, error: Option<f64>) -> String {
     match error {
         Some(0.0) => short(number),
         Some(error) => format!("{} ± {}", short(number), rounded(error, 2)),
@@ -123,15 +137,21 @@ pub(crate) fn legend(found: &Found) -> Vec<String> {
         "{images} of {} training images{seen}, mini-batches of {batch}, L over {steps} steps",
         found.population
     ));
-    if all().any(|g| g.covariance != Some([[0.0; 2]; 2])) {
-        lines.push(
-            "±: the standard error, from a sample; unclear: left and right differ by less than two \
-             standard errors"
-                .to_owned(),
-        );
-    }
+    lines.push(
+        "curvature: what the gradient changes by along the step; L: what it changes by in all, \
+         which a sample of the images makes too large"
+            .to_owned(),
+    );
+    lines.push(
+        "±: the standard error, of |∇R|² from a sample, of L and curvature over steps; unclear: \
+         left and right differ by less than two standard errors"
+            .to_owned(),
+    );
     if all().any(|g| g.covariance.is_none()) {
         lines.push("two mini-batches tell no standard error: take more --images".to_owned());
+    }
+    if all().any(|g| g.lipschitz_error.is_none()) {
+        lines.push("one step tells no standard error of L: take more --steps".to_owned());
     }
     if all().any(|g| g.squared_norm <= 0.0) {
         lines.push(
@@ -193,7 +213,8 @@ fn point_json(found: &Found, (place, gradients): &(Place, Gradients)) -> Value {
         "risk": gradients.risk, "squared_norm": gradients.squared_norm,
         "squared_norm_error": gradients.squared_norm_error(),
         "noise": gradients.noise, "noise_error": gradients.noise_error(),
-        "lipschitz": gradients.lipschitz,
+        "lipschitz": gradients.lipschitz, "lipschitz_error": gradients.lipschitz_error,
+        "curvature": gradients.curvature, "curvature_error": gradients.curvature_error,
         "left": plain.left, "right": plain.right, "difference_error": plain.error,
         "holds": answer(plain),
         "with_momentum": {
@@ -207,8 +228,9 @@ fn point_json(found: &Found, (place, gradients): &(Place, Gradients)) -> Value {
 /// `condition.csv`
 pub(crate) fn condition_csv(found: &Found) -> String {
     let mut text = "cycle,position,model,weights,step,rate,risk,squared_norm,squared_norm_error,\
-                    noise,noise_error,lipschitz,left,right,difference_error,holds,momentum_rate,\
-                    momentum_right,momentum_difference_error,momentum_holds,images,batch,steps\n"
+                    noise,noise_error,lipschitz,lipschitz_error,curvature,curvature_error,left,\
+                    right,difference_error,holds,momentum_rate,momentum_right,\
+                    momentum_difference_error,momentum_holds,images,batch,steps\n"
         .to_owned();
     let known = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
     let sides = |condition: Condition| {
@@ -219,15 +241,17 @@ pub(crate) fn condition_csv(found: &Found) -> String {
         let lasting = found.lasting(place.rate);
         let model = place.position.model().map(|model| model.to_string()).unwrap_or_default();
         let Place { cycle, position, name, step, rate } = place;
-        let Gradients { risk, squared_norm, noise, lipschitz, images, batch, steps, .. } =
-            gradients;
+        let Gradients { risk, squared_norm, noise, images, batch, steps, .. } = gradients;
+        let Gradients { lipschitz, curvature, .. } = gradients;
         let _ = writeln!(
             text,
             "{cycle},{},{model},{name},{step},{rate},{risk},{squared_norm},{},{noise},{},\
-             {lipschitz},{},{},{lasting},{},{images},{batch},{steps}",
+             {lipschitz},{},{curvature},{},{},{},{lasting},{},{images},{batch},{steps}",
             position.word(),
             known(gradients.squared_norm_error()),
             known(gradients.noise_error()),
+            known(gradients.lipschitz_error),
+            known(gradients.curvature_error),
             plain.left,
             sides(plain),
             sides(gradients.condition(lasting)),

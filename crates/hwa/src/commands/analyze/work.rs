@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use hwa_data::Batch;
 use hwa_study::{Gradients, Probe};
-use hwa_train::{Data, Experiment};
+use serde_json::Value;
 
 use super::cycles::Place;
 use super::kept::{self, Asked, Kept};
 use super::{Cancelled, at};
-use crate::arguments::Analyze;
+use crate::arguments::{Analyze, Split};
 use crate::counting::Counting;
 use crate::failure::Failure;
 use crate::output::tell;
@@ -20,7 +20,6 @@ use crate::studied::Studied;
 pub(super) struct Work<'a> {
     pub(super) arguments: &'a Analyze,
     pub(super) studied: &'a Studied,
-    pub(super) experiment: &'a Experiment,
     pub(super) batches: &'a [Batch],
     pub(super) population: usize,
     pub(super) cancelled: Cancelled<'a>,
@@ -29,8 +28,9 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// What is known or measured at each of the places.
     pub(super) fn all(&self, places: &[Place], kept: &mut Kept) -> Result<Vec<Gradients>, Failure> {
+        let of = self.studied.identity(&[Split::Train])?;
         let asked: Vec<Asked> =
-            places.iter().map(|place| self.asked(place)).collect::<Result<_, _>>()?;
+            places.iter().map(|place| self.asked(place, &of)).collect::<Result<_, _>>()?;
         let missing = missing(places, &asked, kept);
         self.measure(&missing, kept)?;
         let known = asked.iter().map(|asked| kept.find(asked));
@@ -73,28 +73,17 @@ impl Work<'_> {
         }
     }
 
-    /// What is asked at a place.
-    fn asked(&self, place: &Place) -> Result<Asked, Failure> {
+    /// What is asked at a place, of a network and images.
+    fn asked(&self, place: &Place, of: &Value) -> Result<Asked, Failure> {
         let weights = self.studied.shelf.get(&place.name)?;
         Ok(Asked {
             weights: place.name.to_string(),
             content: kept::content(&weights),
-            network: self.studied.spec.to_string(),
-            convolution: self.experiment.model.convolution,
-            data: serde_json::to_value(Data {
-                dir: None,
-                decoders: None,
-                cache_mib: 0,
-                ..self.experiment.data.clone()
-            })?,
-            population: self.population,
+            of: of.clone(),
             images: self.batches.iter().map(Batch::len).sum(),
-            batch: self.studied.batch,
             augmented: self.arguments.augment,
             rate: place.rate,
             steps: self.arguments.steps,
-            seed: self.studied.seed,
-            arithmetic: hwa_nn::arithmetic(),
         })
     }
 }

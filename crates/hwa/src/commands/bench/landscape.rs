@@ -76,8 +76,8 @@ impl Bench {
     /// Seconds of the points of a plane.
     fn landscape(&self) -> Result<f64, Failure> {
         let weights = self.build()?.weights()?;
-        let axes = (0..2).map(|number| Direction::random(&weights, 1, number)).collect();
-        let frame = Frame::along(&weights, axes);
+        let axes = (0..2).map(|number| Direction::random(&weights, 1, number));
+        let frame = Frame::along(&weights, axes.collect::<Result<_, _>>()?);
         let survey = Survey {
             build: &|| self.build(),
             statistics: &self.batches,

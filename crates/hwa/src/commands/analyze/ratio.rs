@@ -107,8 +107,9 @@ fn direction(end: Option<Ratio>, average: Option<Ratio>) -> String {
         return ". How far the numbers are off is not known, nor is the direction".to_owned();
     };
     let (apart, error) = (average.value - end.value, before.hypot(after));
-    if apart.abs() <= error {
-        return ". That the average changes it is within the error".to_owned();
+    // As everywhere: two standard errors are needed for an answer.
+    if apart.abs() < 2.0 * error {
+        return ". That the average changes it is within two standard errors".to_owned();
     }
     match apart > 0.0 {
         true => ": the average raises it, the direction that the paper describes".to_owned(),
@@ -202,10 +203,10 @@ mod tests {
         assert_eq!(risen, format!("{start}{numbers}{raises}"));
         let fallen = sentence(&cycle(0.5, 0.5, 0.25, Some(0.01)));
         assert!(fallen.ends_with("lowers it, against the direction that the paper describes."));
-        // 0.25 apart, with 0.2 · √2 = 0.28 of error.
-        let open = sentence(&cycle(0.5, 0.25, 0.5, Some(0.2)));
+        // 0.25 apart, with 0.1 · √2 = 0.14 of error.
+        let open = sentence(&cycle(0.5, 0.25, 0.5, Some(0.1)));
         assert!(
-            open.ends_with("average. That the average changes it is within the error."),
+            open.ends_with("average. That the average changes it is within two standard errors."),
             "{open}"
         );
         let unknown = sentence(&cycle(0.5, 0.25, 0.5, None));

@@ -44,7 +44,7 @@ pub use page::{Page, PageOptions, page};
 pub use record::{Process, Record};
 pub use result::Level;
 pub use sheet::{DataFile, Part, Sheet};
-pub use svg::{SERIES, Tone, escaped, style_sheet};
+pub use svg::{SERIES, Tone, escaped, is_our_figure, style_sheet};
 pub use together::compared;
 
 /// Why a figure could not be drawn.

@@ -191,6 +191,14 @@ pub(crate) enum Place {
     NarrowPage,
 }
 
+/// What a figure begins with.
+const HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" ";
+
+/// Whether a file is a figure of this program.
+pub fn is_our_figure(svg: &str) -> bool {
+    svg.strip_prefix(HEAD).is_some_and(|rest| rest.starts_with("class=\"figure\" "))
+}
+
 /// A picture of its own: the elements in a frame, with a style sheet and words for those who
 /// cannot see it.
 pub(crate) fn framed(body: &str, (width, height): (u32, u32), title: &str, place: Place) -> String {
@@ -201,7 +209,7 @@ pub(crate) fn framed(body: &str, (width, height): (u32, u32), title: &str, place
         Place::NarrowPage => (String::new(), "figure narrow"),
     };
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" \
+        "{HEAD}class=\"{class}\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
          <title>{title}</title>\n{style}{body}</svg>\n"
     )

@@ -233,8 +233,13 @@ pub(crate) fn write(page: &Page, folder: &Path) -> Result<Vec<PathBuf>, Failure>
     files.extend(page.files.iter().map(|file| (file.name.clone(), file.text.clone())));
     let files = files.into_iter().map(|(name, text)| (folder.join(name), text));
     let files: Vec<(PathBuf, String)> = files.collect();
-    // Beside a page of ours files of these names are its own.
+    // Beside a page of ours, or a figure, files of these names are its own.
+    let is_ours = |path: &Path| {
+        let text = || read_to_string(path).is_ok_and(|text| hwa_report::is_our_figure(&text));
+        path.extension().is_some_and(|kind| kind == "svg") && text()
+    };
     if before.is_empty()
+        && !files.iter().any(|(path, _)| is_ours(path))
         && let Some((path, _)) = files.iter().find(|(path, _)| path.exists())
     {
         return Err(Failure::usage(format!(
@@ -382,6 +387,9 @@ mod tests {
         assert!(refused.contains("mine.svg is of no page of hwa"), "{refused}");
         assert!(!folder.path().join("mine.csv").exists(), "nothing is written then");
         make(&["loss", "rate"]).unwrap();
+        make(&["loss", "time"]).unwrap();
+        // A page that was removed, or never came to be written, is made again.
+        fs::remove_file(folder.path().join("index.html")).unwrap();
         make(&["loss", "time"]).unwrap();
         let there = |name: &str| folder.path().join(name).exists();
         assert!(there("loss.svg") && there("time.csv") && there("mine.svg"));

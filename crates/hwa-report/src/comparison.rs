@@ -14,6 +14,9 @@ pub struct Comparison {
     pub title: String,
     /// What a reader has to know: scaled budgets, runs that are missing, and the like.
     pub notes: Vec<String>,
+    /// The method that the others are compared with, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
     /// A row for each method, by data set and network.
     pub rows: Vec<Row>,
 }
@@ -69,6 +72,21 @@ pub struct Group {
     pub peak_memory_mb: Option<f64>,
     /// Those that are finished.
     pub runs: Vec<RunFigures>,
+    /// Those that ended because something was not finite.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diverged: Vec<DivergedRun>,
+}
+
+/// A run that ended because a loss or weights were not finite: it has no figures, and would end so again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DivergedRun {
+    /// Its seed.
+    pub seed: u64,
+    /// The steps of the model that diverged.
+    pub step: u64,
+    /// What it told.
+    pub reason: String,
 }
 
 /// A mean, and how far from it single values are.
@@ -102,6 +120,9 @@ pub struct RunFigures {
     pub last_cycle: usize,
     /// Models.
     pub models: usize,
+    /// How many of them were lost on the way.
+    #[serde(skip_serializing_if = "is_none_lost")]
+    pub lost: usize,
     /// Steps of each model.
     pub steps: u64,
     /// Seconds by the clock.
@@ -123,6 +144,10 @@ pub struct RunFigures {
     /// Its experiment, without what may differ between machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
+}
+
+fn is_none_lost(lost: &usize) -> bool {
+    *lost == 0
 }
 
 /// One of several windows that a run has tried.
@@ -181,7 +206,8 @@ impl Row {
             let group = |group: &Option<Group>| {
                 let group = group.as_ref()?;
                 let runs = group.runs.iter().filter_map(|run| run.with_window(length));
-                Some(Group::new(group.planned, runs.collect()))
+                let windows = Group::new(group.planned, runs.collect());
+                Some(windows.with_diverged(group.diverged.clone()))
             };
             let name = length.map_or("all".to_owned(), |length| length.to_string());
             Self {
@@ -197,6 +223,11 @@ impl Row {
 }
 
 impl Spread {
+    /// The standard error of the mean.
+    pub fn error(&self) -> Option<f64> {
+        self.std.map(|std| std / (self.n as f64).sqrt())
+    }
+
     /// Of some values; nothing of none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let n = values.len();
@@ -226,7 +257,23 @@ impl Group {
             seconds: spread(|run| Some(run.seconds)),
             peak_memory_mb: peaks.reduce(f64::max),
             runs,
+            diverged: Vec::new(),
         }
+    }
+
+    /// With runs that diverged.
+    pub fn with_diverged(self, diverged: Vec<DivergedRun>) -> Self {
+        Self { diverged, ..self }
+    }
+
+    /// How much better its runs are on test than those of another with the same seeds, which began
+    /// with the same weights and saw the same images.
+    pub fn over(&self, other: &Self) -> Option<Spread> {
+        let difference = |run: &RunFigures| {
+            let other = other.runs.iter().find(|other| other.seed == run.seed)?;
+            Some(run.top1 - other.top1)
+        };
+        Spread::of(&self.runs.iter().filter_map(difference).collect::<Vec<_>>())
     }
 }
 
@@ -336,6 +383,33 @@ mod tests {
     }
 
     #[test]
+    fn differences_are_between_runs_of_one_seed() {
+        let table = |reference: Option<&str>| {
+            let mut three = row("resnet20", "HWA", &[70.0, 73.0, 71.5]);
+            // By hand: over seeds 0 and 1, of which both have runs, 1 and 3.
+            let two = row("resnet20", "CA", &[69.0, 70.0]);
+            let none = row("resnet20", "SAM", &[]);
+            let reason = "the loss of step 7 is NaN".to_owned();
+            let diverged = vec![DivergedRun { seed: 2, step: 7, reason }];
+            three.total = three.per_model.clone().map(|group| group.with_diverged(diverged));
+            let rows = vec![two, three, none];
+            Comparison { reference: reference.map(str::to_owned), ..comparison(rows) }
+        };
+        let with = table(Some("CA"));
+        let tables = with.tables();
+        let cells: Vec<[&str; 2]> = tables[0].rows.iter().map(|row| [&*row[0], &*row[2]]).collect();
+        let expected = [["method", "over CA"], ["CA", "–"], ["HWA", "+2.00 ± 1.00"], ["SAM", "–"]];
+        assert_eq!(cells, expected);
+        assert!(with.to_csv().contains(",per-model,3,3,71.5,1.5,81.5,1.5,2,1,0,70.79,"));
+        assert!(with.legend().iter().any(|line| line.starts_with("Over CA: ")));
+        // There is nothing of CA under this budget.
+        assert_eq!(tables[1].rows[0][..4], ["method", "top-1", "top-5", "n"]);
+        assert_eq!(tables[1].rows[1][3], "3, 1 diverged");
+        assert!(with.legend().iter().any(|line| line.starts_with("Diverged: ")));
+        assert_eq!(table(None).tables()[0].rows[0][2], "top-5");
+    }
+
+    #[test]
     fn what_a_system_did_not_tell_is_left_out_of_means() {
         let unknown = RunFigures { cpu: None, peak_memory_mb: None, ..run(2, 70.0) };
         let group = Group::new(2, vec![run(1, 70.0), unknown.clone()]);
@@ -363,6 +437,6 @@ mod tests {
         assert!(lines[1].starts_with("CIFAR-100,resnet20,\"HWA, long\",per-model,3,2,71,1.41"));
         assert!(lines[2].contains(",total,2,2,68.5,"));
         let width = |line: &str| line.replace("\"HWA, long\"", "HWA").split(',').count();
-        assert!(lines.iter().all(|line| width(line) == 18), "{csv}");
+        assert!(lines.iter().all(|line| width(line) == 21), "{csv}");
     }
 }

@@ -36,7 +36,9 @@ pub use axis::Axis;
 pub use bars::Bars;
 pub use boxes::Boxes;
 pub use chart::{Chart, Figure};
-pub use comparison::{Comparison, Group, Published, Row, RunFigures, Spread, Table, WindowFigures};
+pub use comparison::{
+    Comparison, DivergedRun, Group, Published, Row, RunFigures, Spread, Table, WindowFigures,
+};
 pub use html::is_ours;
 pub use lines::{ErrorBar, Lines, Mark, Series};
 pub use map::{Aspect, Between, Map, Spot};

@@ -74,7 +74,9 @@ impl Record {
             Event::StoppedEarly { cycle } => self.stopped_early = Some(cycle),
             Event::Finished(summary) => self.summary = Some(*summary),
             Event::ReplicaLost { replica, .. } => self.lost.push(replica),
-            Event::Resumed { .. }
+            // How it ended is told by its process.
+            Event::Diverged { .. }
+            | Event::Resumed { .. }
             | Event::Stepped(_)
             | Event::Measured { .. }
             | Event::Interrupted { .. }

@@ -32,17 +32,27 @@ impl DiskUse {
 
     /// Of a run with these settings, whose models are as large as `model`.
     pub(crate) fn expected(settings: &Settings, parameters: &Weights, model: &State) -> Self {
+        let bytes = |weights: &Weights| weights.num_bytes() as u64;
+        let sizes = [parameters, &model.weights, &model.momentum].map(bytes);
+        Self::of_sizes(settings, sizes)
+    }
+
+    /// About that of a run with these settings, whose models have so many parameters in single
+    /// precision; batch-norm statistics are not counted.
+    pub fn estimated(settings: &Settings, parameters: u64) -> Self {
+        Self::of_sizes(settings, [parameters.saturating_mul(4); 3])
+    }
+
+    fn of_sizes(settings: &Settings, [parameters, complete, momentum]: [u64; 3]) -> Self {
         let Settings { plan, checkpoints, .. } = settings;
         let models = plan.num_models.get() as u64;
-        let bytes = |weights: &Weights| weights.num_bytes() as u64;
-        let (parameters, complete) = (bytes(parameters), bytes(&model.weights));
         let judged_later = if settings.judges_models() { complete } else { 0 };
         let outer = outer_kept(plan, checkpoints).saturating_add(outer_passing(plan, checkpoints));
         let inner = inner_saved(plan, checkpoints).saturating_mul(models);
         Self {
             outer: outer.saturating_mul(parameters),
             inner: inner.saturating_mul(parameters),
-            states: STATES * models * (complete + bytes(&model.momentum) + judged_later),
+            states: STATES * models * (complete + momentum + judged_later),
             best: complete,
         }
     }

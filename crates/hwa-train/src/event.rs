@@ -61,6 +61,15 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
+    /// The run stopped because a loss or weights are not finite; it would again.
+    Diverged {
+        /// The steps of the model so far.
+        #[serde(default)]
+        step: u64,
+        /// What is not finite, and what may help.
+        #[serde(default)]
+        reason: String,
+    },
     /// The averaged curve had stopped getting better.
     StoppedEarly {
         /// The last cycle.

@@ -628,8 +628,8 @@ impl Default for Fg {
 
 impl Default for Repr {
     fn default() -> Self {
-        // 20 and 10 of 100 epochs.
-        Self { share: 0.3, full: Span::Share(0.2), pruned: Span::Share(0.1), times: 3 }
+        // 20 and 10 of 200 epochs.
+        Self { share: 0.3, full: Span::Share(0.1), pruned: Span::Share(0.05), times: 3 }
     }
 }
 

@@ -70,7 +70,7 @@ fn fields_of(table: Option<&str>) -> Vec<String> {
 }
 
 /// The fields that there are, from serde's message about one that there is not.
-fn unknown_field(message: &str) -> Option<Vec<String>> {
+pub(crate) fn unknown_field(message: &str) -> Option<Vec<String>> {
     let (_, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
     Some(known.split('`').skip(1).step_by(2).map(str::to_owned).collect())
 }
@@ -86,6 +86,16 @@ pub(crate) fn no_such_key(key: &str) -> String {
         _ if known.is_empty() => format!("there is no key `{key}`"),
         Some(table) => format!("there is no key `{key}`; `{table}` has {known}"),
         None => format!("there is no key `{key}`; there are {known}"),
+    }
+}
+
+/// The same, where these are all that there are.
+pub(crate) fn no_such_key_of(key: &str, known: &[String]) -> String {
+    let close = last(key).chars().count().div_ceil(3);
+    let near = known.iter().map(|known| (distance(last(key), known), known));
+    match near.filter(|(far, _)| *far <= close).min_by_key(|(far, _)| *far) {
+        Some((_, near)) => format!("there is no key `{key}`; did you mean `{near}`?"),
+        None => format!("there is no key `{key}`; there are {}", known.join(", ")),
     }
 }
 

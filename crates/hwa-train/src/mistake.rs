@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, Table};
 
-use crate::keys::no_such_key;
+use crate::keys::{no_such_key, no_such_key_of, unknown_field};
 
 /// A mistake: where, and what was expected instead.
 pub(crate) struct Mistake {
@@ -26,6 +26,10 @@ impl Mistake {
         let place = Document::parse(text).ok().and_then(|d| find(d.as_table(), "", &span, text));
         let (key, found) = place.unwrap_or_default();
         let message = error.message();
+        // It is nowhere, and so at no key.
+        if let Some(missing) = message.strip_prefix("missing field ") {
+            return Self { line: 1, key: String::new(), message: format!("{missing} is missing") };
+        }
         let message = match message.starts_with("unknown field ") {
             true => no_such_key(&key),
             false => plain(message, &found),
@@ -46,7 +50,10 @@ impl Mistake {
 /// What is wrong with a text that was to be read as TOML, in plain words: the line, the key, what
 /// was expected and what was found.
 pub fn mistake_in(text: &str, error: &toml::de::Error) -> String {
-    let mistake = Mistake::new(text, error);
+    let mut mistake = Mistake::new(text, error);
+    if let Some(known) = unknown_field(error.message()) {
+        mistake.message = no_such_key_of(&mistake.key, &known);
+    }
     format!("line {}: {}", mistake.line, mistake.told_beside(""))
 }
 
@@ -87,7 +94,11 @@ fn plain(message: &str, found: &str) -> String {
     }
     let kind = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     if let Some((_, expected)) = kind.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("expected {}, found {found}", in_words(expected));
+        let expected = in_words(expected);
+        return match found {
+            "" => format!("expected {expected}"),
+            found => format!("expected {expected}, found {found}"),
+        };
     }
     if message.starts_with("unknown variant `")
         && let Some((_, known)) = message.rsplit_once("`, expected ")

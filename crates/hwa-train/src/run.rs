@@ -96,7 +96,17 @@ impl Run<'_> {
         self.conduct(Some(&mut *ranks)).map_err(|error| ranks.named(error))
     }
 
-    fn conduct(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
+    fn conduct(&self, ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
+        self.attempt(ranks).inspect_err(|error| {
+            if let TrainError::Diverged { step, .. } | TrainError::NotFinite { step, .. } = error {
+                let event = Event::Diverged { step: *step, reason: error.to_string() };
+                // The error is told anyhow. A resumed run forgets this, and gets there again.
+                let _ = EventLog::append(&self.dir.events(), &event);
+            }
+        })
+    }
+
+    fn attempt(&self, mut ranks: Option<&mut Ranks<'_>>) -> Result<Outcome, TrainError> {
         let Beginning { files, manifest, lead, log } = match beside(&mut ranks, || self.begin())?? {
             ControlFlow::Continue(beginning) => beginning,
             ControlFlow::Break(summary) => return Ok(Outcome::Finished(summary)),

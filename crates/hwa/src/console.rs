@@ -274,7 +274,8 @@ impl Observer for Console {
             }
             Event::Measured { done, total } => self.measured(*done as u64, *total as u64),
             Event::Interrupted { .. } | Event::Finished(_) => self.close(),
-            Event::Unknown => {}
+            // The error itself is told.
+            Event::Diverged { .. } | Event::Unknown => {}
         }
     }
 }

@@ -169,6 +169,7 @@ fn what_another_machine_has_finished_counts_as_done() {
     // But what is trained is known from runs and from `--with` alone.
     let dry = succeeded(&here.compare(&["--dry-run", "--only", "CA"]).output().unwrap());
     assert!(dry.contains("2 of 2 runs to train"), "{dry}");
+    assert!(dry.contains("2 of these have figures in runs/short/short.json"), "{dry}");
 }
 
 #[test]
@@ -193,6 +194,11 @@ fn outer_weights_are_worth_what_online_averaging_gives() {
     assert_eq!(said.matches("began: ").count(), 4, "two methods, two budgets: {said}");
     let notes = result["notes"].to_string();
     assert!(notes.contains("Outer: the outer weights alone of the runs of HWA"), "{notes}");
+    // Beside the reference: the same runs, so no difference.
+    let with = SHORT.replace("methods = [", &format!("reference = \"Online\"\n{entries}"));
+    fs::write(place.path("c.toml"), with).unwrap();
+    let table = succeeded(&place.compare(&only).arg("--tables").output().unwrap());
+    assert!(table.contains("over Online") && table.contains("+0.00"), "{table}");
     // The runs are those of HWA: nothing is left to train for it.
     let more = place.compare(&["--only", "HWA", "--seeds", "1"]).output().unwrap();
     succeeded(&more);
@@ -219,9 +225,14 @@ fn runs_of_something_else_are_not_taken_from_a_table() {
     fs::write(here.path("t.json"), old.to_string()).unwrap();
     let refused = here.compare(&["--tables", "--with", "t.json"]).output().unwrap();
     failed(&refused, 2, "t.json has 7 models, expected 1");
-    let doubt = "t.json: 1 run without settings: of these only the number of models is compared";
+    let doubt =
+        "1 run without settings from t.json: of these only the number of models was compared";
     failed(&refused, 2, doubt);
-    for (content, expected) in [("{", "--with: t.json"), ("{\"rows\": 3}", "--with: t.json")] {
+    for (content, expected) in [
+        ("{", "of `hwa compare`: t.json: EOF"),
+        ("{\"rows\": 3}", "of `hwa compare`: t.json: "),
+        ("{}", "of `hwa compare`: t.json has no rows"),
+    ] {
         fs::write(here.path("t.json"), content).unwrap();
         failed(&here.compare(&["--tables", "--with", "t.json"]).output().unwrap(), 2, expected);
     }
@@ -311,7 +322,42 @@ fn a_run_that_fails_does_not_stop_the_others() {
     failed(&output, 1, "error: 1 failed: CA, seed 1");
     assert!(text(&output.stderr).contains("CA, seed 1 failed: "), "{}", text(&output.stderr));
     assert!(place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").is_file());
-    assert!(text(&output.stdout).contains("0 of 1"), "{}", text(&output.stdout));
+    let table = text(&output.stdout);
+    assert!(table.contains("0 of 1, 1 diverged") && table.contains("Diverged: "), "{table}");
+    let json = fs::read_to_string(place.path("runs/short/short.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let diverged = &json["rows"][0]["per_model"]["diverged"][0];
+    assert_eq!(diverged["seed"], 1, "{diverged}");
+    assert!(diverged["reason"].as_str().unwrap().contains("diverged"), "{diverged}");
+}
+
+#[test]
+fn figures_that_a_new_table_has_not_are_kept() {
+    let place = Place::new(SHORT);
+    let tables = || place.compare(&["--tables", "--seeds", "1"]).output().unwrap();
+    succeeded(&place.compare(&["--seeds", "1", "--only", "CA"]).output().unwrap());
+    let (table, kept) =
+        (place.path("runs/short/short.json"), place.path("runs/short/short-before1.json"));
+    let first = fs::read_to_string(&table).unwrap();
+    succeeded(&tables());
+    assert!(!kept.exists(), "nothing is missing");
+    // The runs are gone, and the file asks for others.
+    fs::remove_dir_all(place.path("runs/short/digits")).unwrap();
+    fs::write(place.path("c.toml"), SHORT.replace("epochs = 3", "epochs = 4")).unwrap();
+    let output = tables();
+    succeeded(&output);
+    let told = text(&output.stderr);
+    assert!(told.contains("CA on digits with resnet8, seed 1; they are kept in"), "{told}");
+    let now: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
+    assert_eq!(now["rows"][0]["per_model"]["runs"].as_array().unwrap().len(), 0);
+    assert_eq!(fs::read_to_string(&kept).unwrap(), first);
+    succeeded(&tables());
+    assert!(!place.path("runs/short/short-before2.json").exists(), "it was kept already");
+    // Nor is a table lost that cannot be read.
+    fs::write(&table, "by hand").unwrap();
+    succeeded(&tables());
+    let second = fs::read_to_string(place.path("runs/short/short-before2.json")).unwrap();
+    assert_eq!(second, "by hand");
 }
 
 #[test]
@@ -322,6 +368,13 @@ fn runs_of_other_settings_are_no_result_of_this_comparison() {
     fs::write(place.path("c.toml"), longer).unwrap();
     let output = place.compare(&["--tables", "--seeds", "1"]).output().unwrap();
     failed(&output, 2, "`schedule.epochs` is 3 there, asked for is 4; remove that run");
+    failed(&output, 2, "CA, seed 1: ");
+    // What the method has no use for changes nothing.
+    let other = SHORT.replace("[experiment]", "[experiment]\nema.decay = 0.5\nhwa.num_models = 3");
+    fs::write(place.path("c.toml"), other).unwrap();
+    let table = succeeded(&place.compare(&["--tables", "--seeds", "1"]).output().unwrap());
+    let row = table.lines().find(|line| line.starts_with("CA ")).unwrap();
+    assert!(row.split_whitespace().nth(3) == Some("1"), "{table}");
 }
 
 #[test]
@@ -338,6 +391,11 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
             "`data.dataset` must be one of",
         ),
         ("batch = 20", "batch = 0", "optimizer.batch"),
+        (
+            "methods = [",
+            "reference = \"SAM\"\nmethods = [",
+            "`reference` must be one of CA, LAWA, HWA, found \"SAM\"",
+        ),
         ("seeds = [1, 2]", "seeds = [", "c.toml: "),
         ("every = 1", "every = 1, evry = 2", "evry"),
         ("seeds = [1, 2]", "seeds = [1, \"two\"]", "line 4: `seeds`"),
@@ -354,6 +412,10 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
     let place = Place::new(SHORT);
     failed(&place.compare(&["--scale", "2"]).output().unwrap(), 2, "--scale must be above 0");
     failed(&place.compare(&["--seeds", "3"]).output().unwrap(), 2, "--seeds must be some of 1, 2");
+    let twice = place.compare(&["--seeds", "1,1"]).output().unwrap();
+    failed(&twice, 2, "--seeds must name each once, found 1 again");
+    let whole = succeeded(&place.compare(&["--scale", "1", "--dry-run"]).output().unwrap());
+    assert!(whole.contains("8 of 8"), "{whole}");
     let set = place.compare(&["--set", "method=hwa"]).output().unwrap();
     failed(&set, 2, "`method` is what is compared");
     failed(&place.compare(&["--scale", "-1"]).output().unwrap(), 2, "--scale must be above 0");
@@ -406,7 +468,8 @@ fn a_dry_run_says_how_much_work_it_is_and_leaves_nothing() {
     let place = Place::new(SHORT);
     let said = succeeded(&place.compare(&["--dry-run"]).output().unwrap());
     // CA and LAWA 24 steps of 20 images, HWA twice that and the same: 2400 for each seed.
-    assert!(said.contains("8 of 8 runs to train") && said.contains("0.0 million"), "{said}");
+    assert!(said.contains("8 of 8 runs to train") && said.contains("0.005 million"), "{said}");
+    assert!(said.contains("resnet8  resnet8") && said.contains(" MB"), "{said}");
     assert!(!place.path("runs").exists());
 }
 

@@ -38,8 +38,9 @@ impl Comparison {
                 let rows: Vec<&Row> =
                     rows.iter().copied().filter(|row| row.network == network).collect();
                 let heading = format!("{dataset}, {network}");
-                tables.extend(detailed(&heading, EPOCHS, &rows, |row| row.per_model.as_ref()));
-                tables.extend(detailed(&heading, GRADIENTS, &rows, |row| row.total.as_ref()));
+                let of = self.reference.as_deref();
+                tables.extend(detailed(&heading, EPOCHS, &rows, of, |row| row.per_model.as_ref()));
+                tables.extend(detailed(&heading, GRADIENTS, &rows, of, |row| row.total.as_ref()));
             }
         }
         tables
@@ -83,15 +84,50 @@ impl Comparison {
                     .to_owned(),
             );
         }
+        if let Some(reference) = &self.reference {
+            lines.push(format!(
+                "Over {reference}: the mean difference from the run of {reference} with the same \
+                 seed, ± its standard error."
+            ));
+        }
         lines.extend(self.notes.iter().cloned());
-        let runs = || {
-            let groups = self.rows.iter().flat_map(|row| [&row.per_model, &row.total]);
-            groups.flatten().flat_map(|group| &group.runs)
+        let groups = || {
+            let groups = self
+                .rows
+                .iter()
+                .flat_map(|row| [&row.per_model, &row.total].map(move |group| (row, group)));
+            groups.filter_map(|(row, group)| Some((row, group.as_ref()?)))
         };
+        let runs = || groups().flat_map(|(_, group)| &group.runs);
+        if groups().any(|(_, group)| !group.diverged.is_empty()) {
+            lines.push(
+                "Diverged: losses or weights were not finite; the means are of the others."
+                    .to_owned(),
+            );
+        }
+        let lost = groups().flat_map(|(row, group)| {
+            let lost = group.runs.iter().filter(|run| run.lost > 0);
+            lost.map(|run| {
+                let (method, seed, models) = (&row.method, run.seed, run.models);
+                format!(
+                    "{method}, seed {seed}: ended with {} of {models} models.",
+                    models.saturating_sub(run.lost)
+                )
+            })
+        });
+        let lost: Vec<String> = lost.collect();
+        lines.extend(distinct(lost.iter().map(String::as_str)).into_iter().map(str::to_owned));
         let machines = distinct(runs().flat_map(|run| run.machines.iter().map(String::as_str)));
         let commits = distinct(runs().flat_map(|run| run.commits.iter().map(String::as_str)));
-        if !machines.is_empty() {
-            lines.push(format!("Machine: {}.", machines.join("; ")));
+        match machines.as_slice() {
+            [] => {}
+            [machine] => lines.push(format!("Machine: {machine}.")),
+            several => {
+                let several = several.join("; ");
+                lines.push(format!(
+                    "Machines: {several}. Core times of different ones cannot be compared."
+                ));
+            }
         }
         if !commits.is_empty() {
             lines.push(format!("Commit: {}.", commits.join(", ")));
@@ -103,11 +139,22 @@ impl Comparison {
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "dataset,network,method,budget,planned,n,top1_mean,top1_std,top5_mean,top5_std,\
-             paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
+             over_reference_mean,over_reference_error,diverged,paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
         );
-        for row in &self.rows_and_windows() {
-            for (budget, group) in [("per-model", &row.per_model), ("total", &row.total)] {
+        let all = self.rows_and_windows();
+        for row in &all {
+            let of = all.iter().find(|of| {
+                let is_other = of.method != row.method;
+                let same = (&of.dataset, &of.network) == (&row.dataset, &row.network);
+                is_other && same && Some(&of.method) == self.reference.as_ref()
+            });
+            let groups = [
+                ("per-model", &row.per_model, of.map(|of| &of.per_model)),
+                ("total", &row.total, of.map(|of| &of.total)),
+            ];
+            for (budget, group, of) in groups {
                 let Some(group) = group else { continue };
+                let over = of.and_then(|of| group.over(of.as_ref()?));
                 let steps = group.steps.map(|steps| steps.mean);
                 let models = group.runs.first().map(|run| run.models as f64);
                 let cells = [
@@ -121,6 +168,9 @@ impl Comparison {
                     number(group.top1.and_then(|s| s.std)),
                     number(group.top5.map(|s| s.mean)),
                     number(group.top5.and_then(|s| s.std)),
+                    number(over.map(|s| s.mean)),
+                    number(over.and_then(|s| s.error())),
+                    group.diverged.len().to_string(),
                     number(row.paper.top1.filter(|_| budget == "per-model")),
                     number(row.paper.top5.filter(|_| budget == "per-model")),
                     number(models),
@@ -174,8 +224,11 @@ fn overview(
             let row = rows.iter().find(|row| row.method == method && row.network == *network);
             let group = row.and_then(|row| group(row));
             let mut cell = spread(group.as_ref().and_then(|group| group.top1));
-            if let Some(group) = group.filter(|g| !g.runs.is_empty() && g.runs.len() < g.planned) {
-                let _ = write!(cell, ", {} of {}", group.runs.len(), group.planned);
+            let partly = |g: &Group| {
+                g.runs.len() < g.planned && !(g.runs.is_empty() && g.diverged.is_empty())
+            };
+            if let Some(group) = group.filter(partly) {
+                let _ = write!(cell, ", {}", count(&group));
             }
             // The paper's are at equal epochs.
             if let Some(paper) = row.filter(|_| budget == EPOCHS).and_then(|row| row.paper.top1) {
@@ -193,6 +246,7 @@ fn detailed(
     heading: &str,
     budget: &str,
     rows: &[&Row],
+    reference: Option<&str>,
     group: impl Fn(&Row) -> Option<&Group>,
 ) -> Option<Table> {
     let rows: Vec<(&Row, &Group)> =
@@ -213,6 +267,12 @@ fn detailed(
         }
     };
     column("top-1", &|_, group| spread(group.top1));
+    if let Some((row, of)) = rows.iter().find(|(row, _)| Some(row.method.as_str()) == reference) {
+        column(&format!("over {}", row.method), &|row, group| {
+            let over = group.over(of).filter(|_| Some(row.method.as_str()) != reference);
+            over.map_or(NOTHING.to_owned(), difference)
+        });
+    }
     column("top-5", &|_, group| spread(group.top5));
     column("n", &|_, group| count(group));
     if paper(|row| row.paper.top1) {
@@ -240,11 +300,23 @@ fn spread(spread: Option<Spread>) -> String {
     }
 }
 
+/// A mean difference and its standard error.
+fn difference(over: Spread) -> String {
+    match over.error() {
+        None => format!("{:+.2}", over.mean),
+        Some(error) => format!("{:+.2} ± {error:.2}", over.mean),
+    }
+}
+
 fn count(group: &Group) -> String {
-    match group.runs.len() == group.planned {
+    let mut text = match group.runs.len() == group.planned {
         true => group.planned.to_string(),
         false => format!("{} of {}", group.runs.len(), group.planned),
+    };
+    if !group.diverged.is_empty() {
+        let _ = write!(text, ", {} diverged", group.diverged.len());
     }
+    text
 }
 
 fn duration(seconds: f64) -> String {

@@ -184,12 +184,15 @@ mod tests {
             let work = |(rank, mut end): (usize, Rehearsal)| {
                 let mine: Vec<&Weights> = models[blocks.of(rank)].iter().collect();
                 scope.spawn(move || {
-                    mean_over(&mut Wire::new(&mut end, Duration::MAX), blocks, &mine, statistics)
-                        .unwrap()
+                    let mut wire = Wire::new(&mut end, Duration::MAX);
+                    let mean = mean_over(&mut wire, blocks, &mine, statistics).unwrap();
+                    // No rank leaves before all are done: slow ones show that they are there.
+                    (mean, end)
                 })
             };
             let threads: Vec<_> = ranks.into_iter().enumerate().map(work).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            let ends: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            ends.into_iter().map(|(mean, _)| mean).collect()
         })
     }
 

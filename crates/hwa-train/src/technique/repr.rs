@@ -25,8 +25,8 @@ const NOTHING_LEFT: f64 = 1e-6;
 ///
 /// Short filters overlap more than long ones, whatever they have learned: among all filters of a
 /// ResNet-20 nearly all of the first stages would be dropped. So the first convolution is left
-/// out, as its authors do, depthwise ones are, whose filters see different images, and a layer
-/// loses at most half of its filters.
+/// out, depthwise ones are, whose filters see different images, and a layer loses at most half of
+/// its filters.
 ///
 /// A. Prakash and others, "RePr: Improved Training of Convolutional Filters", CVPR 2019.
 #[derive(Debug, Clone)]

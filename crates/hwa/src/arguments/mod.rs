@@ -138,6 +138,7 @@ Examples:
 
 Runs are kept in runs/<name>, with the tables <name>.md, .csv and .json, which are written
 again after every run. Ctrl-C leaves runs that the same command goes on with.
+Exit codes: 0 done, 1 a run failed, 2 bad usage or configuration, 130 interrupted.
 What can stand in such a file: docs/compare.md in the repository.")]
 pub(crate) struct Compare {
     /// The comparison's file, or a table of the paper: table1 to table8
@@ -171,7 +172,7 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) tables: bool,
     /// Train nothing: say what would be trained, and how much work it is
-    #[arg(long, conflicts_with = "tables")]
+    #[arg(long, conflicts_with_all = ["tables", "json"])]
     pub(crate) dry_run: bool,
     /// Print the comparison's file
     #[arg(long, conflicts_with_all = ["scale", "sets", "tables", "dry_run"])]

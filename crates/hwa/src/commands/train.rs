@@ -22,8 +22,8 @@ use hwa_nn::{Head, ModelSpec, NnError, Origin, SgdConfig};
 use hwa_report::{PageOptions, Process};
 use hwa_store::{RunDir, read_to_string, write_atomically};
 use hwa_train::{
-    BuildTechnique, Event, Experiment, Identity, Interrupt, Observer, Outcome, Ranks, Replica,
-    ReplicaError, Run, SealedTest, Settings, Started, TrainError, beside,
+    BuildTechnique, DiskUse, Event, Experiment, Identity, Interrupt, Observer, Outcome, Ranks,
+    Replica, ReplicaError, Run, SealedTest, Settings, Started, TrainError, beside,
 };
 use serde_json::Value;
 
@@ -147,6 +147,14 @@ pub(crate) struct Planned {
     signals: Option<Signals>,
 }
 
+/// How much an experiment is.
+pub(crate) struct Work {
+    /// Steps of each model.
+    pub(crate) steps: u64,
+    /// About how many bytes on disk.
+    pub(crate) disk: u64,
+}
+
 impl Planned {
     fn new(arguments: &Train) -> Result<Self, Failure> {
         let trained = arguments.resume.as_ref().is_some_and(|run| hwa_train::has_state(run));
@@ -167,8 +175,8 @@ impl Planned {
         }
     }
 
-    /// Validates an experiment that no file is about, and tells the steps of each model.
-    pub(crate) fn check(experiment: &Experiment, sources: &mut Sources) -> Result<u64, Failure> {
+    /// Validates an experiment that no file is about, and tells how much work it is.
+    pub(crate) fn check(experiment: &Experiment, sources: &mut Sources) -> Result<Work, Failure> {
         let asked = Asked {
             experiment: experiment.clone(),
             folder: String::new(),
@@ -177,7 +185,11 @@ impl Planned {
             sets: Vec::new(),
         };
         let planned = Self::with(asked, false, sources)?;
-        Ok(planned.settings.plan.max_steps.get())
+        let parameters = planned.spec.cost(opened::task(&planned.source))?.parameters;
+        Ok(Work {
+            steps: planned.settings.plan.max_steps.get(),
+            disk: DiskUse::estimated(&planned.settings, parameters).total(),
+        })
     }
 
     fn with(asked: Asked, trained: bool, sources: &mut Sources) -> Result<Self, Failure> {
@@ -304,6 +316,10 @@ impl Planned {
         notices::show(voice.clone());
         let console = Console::new(voice.clone(), &self.settings, self.offers(), recorded);
         tell(self.title(dir.path().display()));
+        let keys = self.experiment.method_keys();
+        if !keys.is_empty() {
+            tell(keys.join(", "));
+        }
         tell(classes(&self.source.class_names));
         if let Some(told) = self.told_of_models() {
             tell(told);

@@ -18,11 +18,22 @@ impl Elsewhere {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let read = |path: &PathBuf| {
             let json = |source| StoreError::Json { path: path.clone(), source };
-            let table = serde_json::from_str(&read_to_string(path)?).map_err(json)?;
+            let table: Comparison = serde_json::from_str(&read_to_string(path)?).map_err(json)?;
             Ok((path.clone(), table))
         };
-        let tables = paths.iter().map(read).collect::<Result<_, StoreError>>();
-        Ok(Self(tables.map_err(|error| Failure::usage(format!("--with: {error}")))?))
+        let tables: Result<Vec<(PathBuf, Comparison)>, StoreError> =
+            paths.iter().map(read).collect();
+        let tables = tables.map_err(|error| {
+            Failure::usage(format!("--with takes a table (.json) of `hwa compare`: {error}"))
+        })?;
+        // Any table of JSON can be read as one that has nothing.
+        if let Some((path, _)) = tables.iter().find(|(_, table)| table.rows.is_empty()) {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "--with takes a table (.json) of `hwa compare`: {path} has no rows"
+            )));
+        }
+        Ok(Self(tables))
     }
 
     /// What cannot be compared with what is asked for, a line for each table.
@@ -37,9 +48,10 @@ impl Elsewhere {
             let count = runs.filter(|run| run.settings.is_none()).count();
             (count > 0).then(|| {
                 format!(
-                    "{}: {} without settings: of these only the number of models is compared",
-                    path.display(),
-                    counted(count as u64, "run")
+                    "{} without settings from {}: of these only the number of models was \
+                     compared.",
+                    counted(count as u64, "run"),
+                    path.file_name().unwrap_or_default().display(),
                 )
             })
         };
@@ -49,6 +61,26 @@ impl Elsewhere {
     /// The table of a comparison itself, as it was written before; what cannot be read is none.
     pub(super) fn own(path: &Path) -> Self {
         Self::read(&[path.to_owned()]).unwrap_or_default()
+    }
+
+    /// What of the table in a file would be lost, if another was written over it.
+    pub(super) fn lost(path: &Path, written: &Comparison) -> Vec<String> {
+        match Self::read(&[path.to_owned()]) {
+            _ if !path.exists() => Vec::new(),
+            Err(_) => vec!["a table that cannot be read".to_owned()],
+            Ok(Self(tables)) => {
+                let kept = all_runs(written);
+                let mut lost: Vec<String> = Vec::new();
+                for key in tables.iter().flat_map(|(_, table)| all_runs(table)) {
+                    let (dataset, network, method, _, seed) = key;
+                    let label = format!("{method} on {dataset} with {network}, seed {seed}");
+                    if !kept.contains(&key) && !lost.contains(&label) {
+                        lost.push(label);
+                    }
+                }
+                lost
+            }
+        }
     }
 
     /// The figures of a run, if a table has it and its settings are known to be the same.
@@ -71,6 +103,21 @@ impl Elsewhere {
         }
         Ok(None)
     }
+}
+
+/// Every run of a table: data set, network, method, budget and seed.
+fn all_runs(table: &Comparison) -> Vec<(&str, &str, &str, usize, u64)> {
+    let mut all = Vec::new();
+    for row in &table.rows {
+        let Row { dataset, network, method, .. } = row;
+        for (budget, group) in [&row.per_model, &row.total].into_iter().enumerate() {
+            let runs = group.iter().flat_map(|group| &group.runs);
+            all.extend(runs.map(|run| {
+                (dataset.as_str(), network.as_str(), method.as_str(), budget, run.seed)
+            }));
+        }
+    }
+    all
 }
 
 fn is_of(row: &Row, cell: &Cell) -> bool {

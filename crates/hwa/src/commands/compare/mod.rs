@@ -89,6 +89,9 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
         return Ok((preset.text.to_owned(), path));
     }
     let text = read_to_string(&path).map_err(|error| {
+        if path.exists() {
+            return Failure::Usage(anyhow::anyhow!("{error}"));
+        }
         let known: Vec<&str> = presets::PRESETS.iter().map(|preset| preset.name).collect();
         let known = known.join(", ");
         Failure::Usage(anyhow::anyhow!("{error}; a table of the paper is one of {known}"))
@@ -99,32 +102,64 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
 /// What would be trained, and how much work it is.
 fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
     let jobs = plan.jobs(true)?;
-    let mut work: Vec<(&str, usize, u64)> = Vec::new();
+    let title = plan.title();
+    let all = plan.num_runs();
+    if jobs.is_empty() {
+        give(format_args!("{title}: 0 of {all} runs to train"));
+        return Ok(());
+    }
+    let mut work: Vec<(&Job, usize, u64, u64)> = Vec::new();
     for job in &jobs {
-        match work.iter_mut().find(|(network, ..)| *network == job.network) {
-            Some((_, runs, images)) => {
+        let same = |other: &Job| (&other.network, &other.model) == (&job.network, &job.model);
+        match work.iter_mut().find(|(other, ..)| same(other)) {
+            Some((_, runs, images, disk)) => {
                 *runs += 1;
                 *images = images.saturating_add(job.images);
+                *disk = disk.saturating_add(job.disk);
             }
-            None => work.push((&job.network, 1, job.images)),
+            None => work.push((job, 1, job.images, job.disk)),
         }
     }
-    let mut rows = vec![["network", "runs", "images to train on"].map(str::to_owned).to_vec()];
-    for (network, runs, images) in work {
+    let head = ["network", "model", "runs", "images to train on", "disk"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (job, runs, images, disk) in work {
         rows.push(vec![
-            network.to_owned(),
+            job.network.clone(),
+            job.model.clone(),
             runs.to_string(),
-            format!("{:.1} million", images as f64 / 1e6),
+            format!("{:.3} million", images as f64 / 1e6),
+            bytes(disk),
         ]);
     }
     give(format_args!(
-        "{}: {} of {} runs to train\n\n{}\nhwa bench step --model NETWORK tells images a second.",
-        plan.title(),
+        "{title}: {} of {all} runs to train\n\n{}\n\
+         hwa bench step --model MODEL tells images a second. Most of the disk is the weights of \
+         every cycle:\n--set checkpoints.outer_every=N keeps every n-th.{}",
         jobs.len(),
-        plan.num_runs(),
-        aligned(&rows)
+        aligned(&rows),
+        known_before(plan, &jobs).map_or_else(String::new, |told| format!("\n{told}"))
     ));
     Ok(())
+}
+
+/// That figures of some of these are there already, if it is so.
+fn known_before(plan: &Plan, jobs: &[Job]) -> Option<String> {
+    let count = plan.known_before(jobs);
+    let table = plan.table("json");
+    (count > 0).then(|| {
+        format!(
+            "{count} of these have figures in {0}, without a run: with `--with {0}` they are not \
+             trained again",
+            table.display()
+        )
+    })
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_000_000_000 => format!("{:.0} MB", count as f64 / 1e6),
+        _ => format!("{:.0} GB", count as f64 / 1e9),
+    }
 }
 
 /// Trains what is not done yet.
@@ -136,14 +171,19 @@ pub(in crate::commands) fn train_missing(
 ) -> Result<Ended, Failure> {
     let cores = cores.map_or_else(environment::cores, NonZeroUsize::get);
     let jobs = plan.jobs(false)?;
+    if let Some(told) = known_before(plan, &jobs) {
+        tell(told);
+    }
+    let disk = jobs.iter().map(|job| job.disk).fold(0, u64::saturating_add);
     let program = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
     tell(format_args!(
-        "{}: {} of {} runs to train on {}, in {}",
+        "{}: {} of {} runs to train on {}, in {}: about {} on disk",
         plan.title(),
         jobs.len(),
         plan.num_runs(),
         counted(cores as u64, "core"),
-        plan.out().display()
+        plan.out().display(),
+        bytes(disk)
     ));
     let before = plan.num_runs() - jobs.len();
     let queue = Queue { cores, voice, interrupt, program: &program, before };

@@ -11,10 +11,11 @@ use hwa_train::{Budget, Experiment};
 use super::elsewhere::Elsewhere;
 use super::queue::Job;
 use super::results;
-use super::spec::{Cell, Spec, slug};
+use super::spec::{Cell, Spec, repeated, slug};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
-use crate::commands::train::{Planned, Sources, toml_string};
+use crate::commands::train::{Planned, Sources, Work, toml_string};
+use crate::console::counted;
 use crate::failure::Failure;
 use crate::opened::stored_experiment;
 use crate::output::tell;
@@ -57,6 +58,11 @@ impl Plan {
             [] => spec.seeds.clone(),
             asked => asked.to_vec(),
         };
+        if let Some(again) = repeated(&seeds) {
+            return Err(Failure::usage(format!(
+                "--seeds must name each once, found {again} again"
+            )));
+        }
         if let Some(other) = seeds.iter().find(|seed| !spec.seeds.contains(seed)) {
             let known: Vec<String> = spec.seeds.iter().map(u64::to_string).collect();
             let known = known.join(", ");
@@ -69,7 +75,7 @@ impl Plan {
             None => slug(&spec.name),
         };
         let out = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(&stem));
-        let mut notes = spec.notes.clone();
+        let mut notes = [spec.notes.clone(), spec.described()].concat();
         if !arguments.sets.is_empty() {
             notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
         }
@@ -81,7 +87,9 @@ impl Plan {
         notes.extend(outer);
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
-        elsewhere.doubts().into_iter().for_each(tell);
+        let doubts = elsewhere.doubts();
+        doubts.iter().for_each(tell);
+        notes.extend(doubts);
         let before = Elsewhere::own(&out.join(format!("{stem}.json")));
         let mut plan = Self {
             spec,
@@ -96,7 +104,8 @@ impl Plan {
             before,
             curve_of_first_seed: false,
         };
-        if let Some(factor) = arguments.scale {
+        // All of it is as it is.
+        if let Some(factor) = arguments.scale.filter(|factor| *factor != 1.0) {
             plan.scale(factor)?;
         }
         Ok(plan)
@@ -215,13 +224,25 @@ impl Plan {
 
     /// Makes sure that the runs that there are are of these experiments.
     pub(in crate::commands) fn check_runs(&self) -> Result<(), Failure> {
+        let (mut first, mut more) = (None, 0);
         for (cell, _) in self.cells.iter().zip(&self.known).filter(|(_, known)| **known) {
             for seed in &self.spec.seeds {
-                self.check_run(cell, *seed)?;
+                match self.check_run(cell, *seed) {
+                    Err(failure) if first.is_none() => first = Some(failure),
+                    Err(_) if cell.outer_of.is_none() => more += 1,
+                    _ => {}
+                }
                 self.elsewhere.run(cell, *seed)?;
             }
         }
-        Ok(())
+        match first {
+            None => Ok(()),
+            Some(failure) if more == 0 => Err(failure),
+            Some(failure) => {
+                let more = counted(more, "more run");
+                Err(Failure::usage(format!("{failure} ({more} of other experiments)")))
+            }
+        }
     }
 
     /// The figures of a run that is finished, here or elsewhere, or was before its folder went.
@@ -254,7 +275,11 @@ impl Plan {
         let checked = Experiment::parse(&text, &path, &[]).map_err(Failure::from);
         let checked = checked.and_then(|stored| cell.ensure_trained_by(&stored, &dir, seed));
         checked.map_err(|failure| {
-            Failure::usage(format!("{failure}; remove that run, or choose another --out"))
+            let label = cell.label();
+            Failure::usage(format!(
+                "{label}, seed {seed}: {failure}; remove that run, give the entry another label, \
+                 or choose another --out"
+            ))
         })
     }
 
@@ -279,7 +304,7 @@ impl Plan {
                 continue;
             }
             let checked = Planned::check(&cell.experiment, &mut sources);
-            let steps = checked.map_err(|failure| in_cell(cell, &failure))?;
+            let Work { steps, disk } = checked.map_err(|failure| in_cell(cell, &failure))?;
             jobs.extend(seeds.into_iter().map(|seed| {
                 Job {
                     label: format!("{}, seed {seed}", self.label(cell)),
@@ -291,6 +316,8 @@ impl Plan {
                         .saturating_mul(cell.experiment.gradients_per_step())
                         .saturating_mul(cell.experiment.optimizer.batch.get() as u64),
                     network: cell.network.clone(),
+                    model: cell.experiment.model.name.clone(),
+                    disk,
                     no_curve: self.has_no_curve(seed),
                     threads: cell.experiment.threads.map(|threads| threads.get()),
                     decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
@@ -325,6 +352,18 @@ impl Plan {
         label
     }
 
+    /// How many of these the table has figures of, as it was written before.
+    pub(super) fn known_before(&self, jobs: &[Job]) -> usize {
+        let is_known = |job: &&Job| {
+            let of_job = |cell: &&Cell| self.dir(cell, job.seed) == job.dir;
+            self.cells
+                .iter()
+                .find(of_job)
+                .is_some_and(|c| self.before.same_run(c, job.seed).is_some())
+        };
+        jobs.iter().filter(is_known).count()
+    }
+
     /// The file of a table of this kind.
     pub(super) fn table(&self, kind: &str) -> PathBuf {
         self.out.join(format!("{}.{kind}", self.stem))
@@ -339,6 +378,7 @@ impl Plan {
     pub(super) fn write(&self, comparison: &Comparison) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(comparison)?;
         std::fs::create_dir_all(&self.out).map_err(StoreError::io("create", &self.out))?;
+        self.keep_what_would_be_lost(comparison)?;
         for (kind, text) in
             [("md", comparison.to_markdown()), ("csv", comparison.to_csv()), ("json", json + "\n")]
         {
@@ -347,20 +387,45 @@ impl Plan {
         Ok(())
     }
 
+    /// A table that has more than the one that will be written in its place is kept beside it.
+    fn keep_what_would_be_lost(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let table = self.table("json");
+        let lost = Elsewhere::lost(&table, comparison);
+        let Some(first) = lost.first() else { return Ok(()) };
+        let more = match lost.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let place = |number: &usize| self.out.join(format!("{}-before{number}.json", self.stem));
+        let free = (1..usize::MAX).map(|number| place(&number)).find(|path| !path.exists());
+        let Some(free) = free else { return Ok(()) };
+        let text = std::fs::read(&table).map_err(StoreError::io("read", &table))?;
+        write_atomically(&free, |file| file.write_all(&text))?;
+        tell(format_args!(
+            "the table has figures that this comparison has not: {first}{more}; they are kept in {}",
+            free.display()
+        ));
+        Ok(())
+    }
+
     /// What is known of all runs.
     pub(super) fn comparison(&self) -> Result<Comparison, Failure> {
         let mut comparison = Comparison {
             title: self.title().to_owned(),
             notes: self.notes.clone(),
+            reference: self.spec.reference.clone(),
             ..Comparison::default()
         };
         let mut rows: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
         for (cell, known) in self.cells.iter().zip(&self.known) {
-            let mut runs = Vec::new();
+            let (mut runs, mut diverged) = (Vec::new(), Vec::new());
             for seed in self.spec.seeds.iter().filter(|_| *known) {
-                runs.extend(self.figures(cell, *seed)?);
+                match self.figures(cell, *seed)? {
+                    Some(run) => runs.push(run),
+                    None => diverged.extend(results::divergence(&self.dir(cell, *seed), *seed)),
+                }
             }
-            let group = Group::new(self.spec.seeds.len(), runs);
+            let group = Group::new(self.spec.seeds.len(), runs).with_diverged(diverged);
             let key = (cell.dataset.as_str(), cell.network.as_str(), cell.method.as_str());
             let index = *rows.entry(key).or_insert_with(|| {
                 comparison.rows.push(Row {
@@ -398,14 +463,23 @@ impl Plan {
         };
         let of_seeds = |group: Group| {
             let runs = group.runs.into_iter().filter(|run| self.seeds.contains(&run.seed));
-            Group::new(self.seeds.len(), runs.collect())
+            let diverged = group.diverged.into_iter().filter(|run| self.seeds.contains(&run.seed));
+            Group::new(self.seeds.len(), runs.collect()).with_diverged(diverged.collect())
         };
         let rows = comparison.rows.iter().filter(is_chosen).cloned().map(|row| Row {
             per_model: row.per_model.map(of_seeds),
             total: row.total.map(of_seeds),
             ..row
         });
-        Comparison { rows: rows.collect(), ..comparison.clone() }
+        let rows: Vec<Row> = rows.collect();
+        let labels = |row: &Row| [&row.dataset, &row.network, &row.method].map(String::clone);
+        let shown: BTreeSet<String> = rows.iter().flat_map(labels).collect();
+        let all: BTreeSet<String> = comparison.rows.iter().flat_map(labels).collect();
+        let hidden: Vec<String> =
+            all.difference(&shown).map(|label| format!("{label}: ")).collect();
+        let mut notes = comparison.notes.clone();
+        notes.retain(|note| !hidden.iter().any(|label| note.starts_with(label)));
+        Comparison { rows, notes, ..comparison.clone() }
     }
 }
 

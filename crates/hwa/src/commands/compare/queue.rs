@@ -41,8 +41,12 @@ pub(in crate::commands) struct Job {
     pub(super) decoders: Option<usize>,
     /// Images of all its gradients together.
     pub(super) images: u64,
-    /// The network.
+    /// The network's label.
     pub(super) network: String,
+    /// The network's name.
+    pub(super) model: String,
+    /// About how many bytes it takes on disk.
+    pub(super) disk: u64,
     /// Whether it has no curve on test, whatever its experiment says.
     pub(super) no_curve: bool,
 }

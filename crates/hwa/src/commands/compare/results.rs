@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hwa_report::{RunFigures, WindowFigures};
+use hwa_report::{DivergedRun, RunFigures, WindowFigures};
 use hwa_store::{StoreError, read_to_string};
 use hwa_train::{Event, Experiment, OnlineSummary, Summary, WindowSummary};
 use serde_json::Value;
@@ -18,12 +18,14 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         return Ok(None);
     }
     let json = |source| StoreError::Json { path: path.clone(), source };
-    let summary: Summary = serde_json::from_str(&read_to_string(&path)?).map_err(json)?;
+    let summary = serde_json::from_str(&read_to_string(&path)?).map_err(json);
+    let summary: Summary =
+        summary.map_err(|error| Failure::usage(format!("{error}; remove that run to train it")))?;
     let Some((chosen, validation)) = summary.test.chosen.zip(summary.validation.chosen) else {
         let reason = format!("{}: nothing was chosen", path.display());
         return Err(Failure::Run(anyhow::Error::msg(reason)));
     };
-    let (models, steps) = extent(&run.join("events.jsonl"))?;
+    let Extent { models, lost, steps } = extent(&run.join("events.jsonl"))?;
     let (machines, commits) = origin(&run.join("environment.json"));
     let usage = summary.time.usage;
     let known = |value: f64| (value > 0.0).then_some(value);
@@ -36,6 +38,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         chosen_cycle: summary.chosen.map_or(0, |choice| choice.cycle),
         last_cycle: summary.last_cycle,
         models,
+        lost,
         steps,
         seconds: summary.time.seconds,
         cpu: known(usage.cpu),
@@ -84,7 +87,12 @@ fn origin(path: &Path) -> (Vec<String>, Vec<String>) {
     for session in std::iter::once(&environment).chain(resumed) {
         let text = |key: &str| session.get(key).and_then(Value::as_str);
         let cores = session.get("cores").and_then(Value::as_u64);
-        let machine = text("cpu").zip(cores).map(|(cpu, cores)| format!("{cpu}, {cores} cores"));
+        let machine = text("cpu").zip(cores).map(|(cpu, cores)| {
+            // "hwa-kernels avx512, ..."
+            let kernels = text("arithmetic").and_then(|text| text.split([' ', ',']).nth(1));
+            let kernels = kernels.map_or_else(String::new, |kernels| format!(", {kernels}"));
+            format!("{cpu}, {cores} cores{kernels}")
+        });
         for (list, value) in
             [(&mut machines, machine), (&mut commits, text("commit").map(str::to_owned))]
         {
@@ -94,15 +102,35 @@ fn origin(path: &Path) -> (Vec<String>, Vec<String>) {
     (machines, commits)
 }
 
-/// Models, and the steps that each did.
-fn extent(events: &Path) -> Result<(usize, u64), Failure> {
-    let (mut models, mut steps) = (0, 0);
+/// How much was trained.
+#[derive(Default)]
+struct Extent {
+    /// Models at the beginning.
+    models: usize,
+    /// Those that were lost.
+    lost: usize,
+    /// Steps of each of the others.
+    steps: u64,
+}
+
+fn extent(events: &Path) -> Result<Extent, Failure> {
+    let mut extent = Extent::default();
     for line in read_to_string(events)?.lines() {
         match serde_json::from_str(line) {
-            Ok(Event::Started(started)) => models = started.num_models,
-            Ok(Event::CycleEnded(ended)) => steps = ended.step,
+            Ok(Event::Started(started)) => extent.models = started.num_models,
+            Ok(Event::CycleEnded(ended)) => extent.steps = ended.step,
+            Ok(Event::ReplicaLost { .. }) => extent.lost += 1,
             _ => {}
         }
     }
-    Ok((models, steps))
+    Ok(extent)
+}
+
+/// How a run ended that is not finished, if it has diverged.
+pub(super) fn divergence(run: &Path, seed: u64) -> Option<DivergedRun> {
+    let events = read_to_string(&run.join("events.jsonl")).ok()?;
+    match serde_json::from_str(events.lines().next_back()?).ok()? {
+        Event::Diverged { step, reason } => Some(DivergedRun { seed, step, reason }),
+        _ => None,
+    }
 }

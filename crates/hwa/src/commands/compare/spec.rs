@@ -11,6 +11,13 @@ use toml::{Table, Value};
 use crate::commands::train::as_stored;
 use crate::failure::Failure;
 
+/// What is compared, and the lists that it stands in.
+const PLACES: [(&[&str], &str); 3] = [
+    (&["method"], "methods"),
+    (&["model", "name"], "networks"),
+    (&["data", "dataset"], "datasets"),
+];
+
 /// How long names and labels may be.
 const LONGEST: usize = 80;
 
@@ -33,6 +40,9 @@ pub(super) struct Spec {
     /// after the other.
     #[serde(default = "both_budgets")]
     pub(super) budgets: Vec<Budget>,
+    /// The label of the method that the others are compared with.
+    #[serde(default)]
+    pub(super) reference: Option<String>,
     /// The rows.
     pub(super) methods: Vec<Entry>,
     /// The networks.
@@ -167,7 +177,13 @@ impl Spec {
         }
         for (key, again) in [
             ("seeds", repeated(&spec.seeds).map(u64::to_string)),
-            ("budgets", repeated(&spec.budgets).map(|budget| format!("{budget:?}"))),
+            (
+                "budgets",
+                repeated(&spec.budgets).map(|budget| match budget {
+                    Budget::PerModel => "per-model".to_owned(),
+                    Budget::Total => "total".to_owned(),
+                }),
+            ),
         ] {
             if let Some(again) = again {
                 return Err(wrong(format!("`{key}` must name each once, found {again} again")));
@@ -182,7 +198,40 @@ impl Spec {
             let reason = format!("`seeds` must be at most {}, found {seed}", i64::MAX);
             return Err(wrong(reason));
         }
+        if let Some((key, place)) =
+            PLACES.iter().find(|(key, _)| value_at(&spec.experiment, key).is_some())
+        {
+            let key = key.join(".");
+            return Err(wrong(format!("`{key}` stands in `{place}`, found in `experiment`")));
+        }
+        let published = spec.paper.values().flat_map(|n| n.values()).flat_map(|m| m.values());
+        let published = published.map(|figure| Published::from(*figure));
+        let mut percentages = published.flat_map(|figure| [figure.top1, figure.top5]).flatten();
+        if let Some(found) = percentages.find(|value| !(0.0..=100.0).contains(value)) {
+            return Err(wrong(format!("figures of `paper` must be from 0 to 100, found {found}")));
+        }
         Ok(spec)
+    }
+
+    /// What stands in the file of the experiments, for a reader of the table: what all have in
+    /// common, and what is special about each entry, under its label.
+    pub(super) fn described(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let common = keys_of(&self.experiment);
+        if !common.is_empty() {
+            lines.push(format!("All: {}.", common.join(", ")));
+        }
+        for entry in [&self.datasets, &self.networks, &self.methods].into_iter().flatten() {
+            let Entry::Keys(keys) = entry else { continue };
+            let mut label = keys.get("label").and_then(Value::as_str).map(str::to_owned);
+            for (key, _) in &PLACES {
+                label = label.or_else(|| text_at(keys, key));
+            }
+            if let Some(label) = label.filter(|_| !keys.contains_key("outer_of")) {
+                lines.push(format!("{label}: {}.", keys_of(keys).join(", ")));
+            }
+        }
+        lines
     }
 
     /// What the paper has for a row.
@@ -230,6 +279,15 @@ impl Spec {
             }
         }
         let methods: Vec<(String, Table)> = compared.into_iter().map(|m| m.entry).collect();
+        if let Some(found) = &self.reference
+            && !methods.iter().any(|(label, _)| label == found)
+        {
+            let known: Vec<&str> = methods.iter().map(|(label, _)| label.as_str()).collect();
+            let (path, known) = (path.display(), known.join(", "));
+            return Err(Failure::usage(format!(
+                "{path}: `reference` must be one of {known}, found {found:?}"
+            )));
+        }
         self.check_paper([&datasets, &networks, &methods], path)?;
         Ok(cells)
     }
@@ -298,7 +356,8 @@ impl Spec {
             if keys.contains_key(key) {
                 let path = path.display();
                 return Err(Failure::usage(format!(
-                    "{path}: `{key}` is no key of an experiment here: it has one of its own"
+                    "{path}: `{key}` is no key of an experiment here: the file itself has \
+                     `name`, `seeds` and `budgets`"
                 )));
             }
         }
@@ -309,7 +368,13 @@ impl Spec {
                 let reason = message.split_once(": ").map_or(message.as_str(), |(_, rest)| rest);
                 let [dataset, network, method] = labels;
                 let path = path.display();
-                Failure::usage(format!("{path}: {method} on {dataset} with {network}: {reason}"))
+                let more = match reason.starts_with("there is no key") {
+                    true => " (an entry has also `label` and `outer_of`)",
+                    false => "",
+                };
+                Failure::usage(format!(
+                    "{path}: {method} on {dataset} with {network}: {reason}{more}"
+                ))
             }
             other => other.into(),
         })?;
@@ -389,6 +454,15 @@ impl Spec {
                 let reason = format!("the entry {label:?} needs `{key}`");
                 return Err(Failure::usage(format!("{path}: {reason}")));
             }
+            let others = PLACES.iter().filter(|(other, _)| *other != key);
+            if let Some((other, place)) =
+                others.into_iter().find(|(k, _)| value_at(&keys, k).is_some())
+            {
+                let (path, other) = (path.display(), other.join("."));
+                return Err(Failure::usage(format!(
+                    "{path}: `{other}` stands in `{place}`, found in the entry {label:?}"
+                )));
+            }
             Ok((label, keys))
         };
         entries.iter().map(labelled).collect()
@@ -411,7 +485,7 @@ fn ensure_averaged(cell: &Cell, path: &Path) -> Result<(), Failure> {
 }
 
 /// A value that is there twice.
-fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     let mut numbered = values.iter().enumerate();
     numbered.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
@@ -426,12 +500,34 @@ fn nested(key: &[&str], value: &str) -> Table {
 }
 
 fn text_at(keys: &Table, key: &[&str]) -> Option<String> {
+    value_at(keys, key)?.as_str().map(str::to_owned)
+}
+
+fn value_at<'a>(keys: &'a Table, key: &[&str]) -> Option<&'a Value> {
     let (first, rest) = key.split_first()?;
     let value = keys.get(*first)?;
     match rest {
-        [] => value.as_str().map(str::to_owned),
-        rest => text_at(value.as_table()?, rest),
+        [] => Some(value),
+        rest => value_at(value.as_table()?, rest),
     }
+}
+
+/// Keys with their values, but for what depends on the machine.
+fn keys_of(table: &Table) -> Vec<String> {
+    fn add(prefix: &str, table: &Table, keys: &mut Vec<String>) {
+        for (key, value) in table {
+            let key = format!("{prefix}{key}");
+            match value {
+                _ if ["label", "threads", "data.dir", "data.decoders"].contains(&key.as_str()) => {}
+                Value::Table(inner) => add(&format!("{key}."), inner, keys),
+                Value::String(text) => keys.push(format!("{key} = {text}")),
+                other => keys.push(format!("{key} = {other}")),
+            }
+        }
+    }
+    let mut keys = Vec::new();
+    add("", table, &mut keys);
+    keys
 }
 
 /// Puts keys over others, table by table.
@@ -580,6 +676,36 @@ HWA = 70.79
         let expected = "`paper.digits.resnet20` must be one of sgd, HWA, found \"HAW\"";
         assert!(error(&paper).contains(expected), "{}", error(&paper));
         assert!(error("name = 3").starts_with("c.toml: "), "{}", error("name = 3"));
+        let without = TEXT.replace("datasets = [\"digits\"]", "");
+        assert!(error(&without).contains("line 1: `datasets` is missing"), "{}", error(&without));
+        let near = TEXT.replace("datasets", "dataset");
+        let expected = "there is no key `dataset`; did you mean `datasets`?";
+        assert!(error(&near).contains(expected), "{}", error(&near));
+        let far = format!("optimizer.rate = 1\n{TEXT}");
+        let expected = "there is no key `optimizer`; there are name, title,";
+        assert!(error(&far).contains(expected), "{}", error(&far));
+        let lable = TEXT.replace("label =", "lable =");
+        assert!(error(&lable).contains("an entry has also `label`"), "{}", error(&lable));
+        let other =
+            TEXT.replace("method = \"hwa\",", "method = \"hwa\", model.name = \"resnet20\",");
+        let expected = "`model.name` stands in `networks`, found in the entry \"HWA\"";
+        assert!(error(&other).contains(expected), "{}", error(&other));
+        let common = TEXT.replace("[experiment]", "[experiment]\nmethod = \"sgd\"");
+        let expected = "`method` stands in `methods`, found in `experiment`";
+        assert!(error(&common).contains(expected), "{}", error(&common));
+        let paper = TEXT.replace("70.79", "nan");
+        assert!(error(&paper).contains("from 0 to 100, found NaN"), "{}", error(&paper));
+    }
+
+    #[test]
+    fn a_reader_is_told_what_stands_in_the_file() {
+        let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
+        let expected = [
+            "All: hwa.window_length = 2, schedule.epochs = 4.",
+            "resnet20: model.name = resnet20, optimizer.rate = 0.05.",
+            "HWA: hwa.num_models = 3, method = hwa.",
+        ];
+        assert_eq!(spec.described(), expected);
     }
 
     #[test]

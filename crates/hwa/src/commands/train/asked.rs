@@ -179,7 +179,7 @@ pub(crate) fn as_stored(
     experiment.data.digest = stored.data.digest.clone();
     experiment.model.weights = stored.model.weights.clone();
     experiment.model.new_head = stored.model.new_head;
-    experiment = experiment.resolved();
+    experiment = experiment.resolved().with_unused_of(stored);
     ensure_same(run, stored, &experiment)?;
     // The data may have moved since.
     experiment.data.dir = experiment.data.dir.or_else(|| stored.data.dir.clone());

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
-use crate::chart::{Drawing, cell};
+use crate::chart::{Drawing, cell, number};
 use crate::frame::{Area, Drawn, Frame, HEAD, Side, TEXT, place, shortened, small, width};
 use crate::legend::{Legend, Sign};
 use crate::svg::{FINE, Tone, text_width};
@@ -67,7 +67,7 @@ impl Drawing for Bars {
         let mut text = format!("bar,part,{}\n", cell(&self.x.label));
         for (name, values) in &self.bars {
             for (part, value) in self.parts.iter().zip(values) {
-                let _ = writeln!(text, "{},{},{value}", cell(name), cell(part));
+                let _ = writeln!(text, "{},{},{}", cell(name), cell(part), number(*value));
             }
         }
         text

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
-use crate::chart::{Drawing, cell};
+use crate::chart::{Drawing, cell, number};
 use crate::frame::{Area, Drawn, Frame, Side, fine, height, place, shortened, small, width};
 use crate::legend::Legend;
 use crate::svg::{FINE, Tone};
@@ -88,7 +88,7 @@ impl Drawing for Boxes {
         let mut text = format!("group,{}\n", cell(&self.y.label));
         for (name, values) in &self.groups {
             for value in values {
-                let _ = writeln!(text, "{},{value}", cell(name));
+                let _ = writeln!(text, "{},{}", cell(name), number(*value));
             }
         }
         text

@@ -136,6 +136,11 @@ pub(crate) fn cell(text: &str) -> String {
     }
 }
 
+/// A number as such a cell, which is empty where there is none.
+pub(crate) fn number(value: f64) -> String {
+    if value.is_nan() { String::new() } else { value.to_string() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

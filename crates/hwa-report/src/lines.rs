@@ -8,7 +8,7 @@ use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
 use crate::axis::{Axis, Fitted};
-use crate::chart::{Drawing, cell};
+use crate::chart::{Drawing, cell, number};
 use crate::frame::{Area, Drawn, Frame, Side, fine, height, place};
 use crate::legend::{Legend, Sign};
 use crate::svg::{FINE, Tone};
@@ -168,10 +168,12 @@ impl Drawing for Lines {
         text.push_str(if errors { ",from,to\n" } else { "\n" });
         for series in &self.series {
             for (x, y) in &series.points {
-                let _ = write!(text, "{},{x},{y}", cell(&series.name));
+                let _ = write!(text, "{},{x},{}", cell(&series.name), number(*y));
                 let of_point = |bar: &&ErrorBar| bar.tone == series.tone && bar.at == *x;
                 match self.errors.iter().find(of_point) {
-                    Some(bar) => text.push_str(&format!(",{},{}\n", bar.from, bar.to)),
+                    Some(bar) => {
+                        let _ = writeln!(text, ",{},{}", number(bar.from), number(bar.to));
+                    }
                     None => text.push_str(if errors { ",,\n" } else { "\n" }),
                 }
             }
@@ -278,6 +280,9 @@ mod tests {
         let series = vec![Series { name: "a".to_owned(), tone, points }];
         let lines = Lines { series, errors, ..Lines::default() };
         assert_eq!(lines.csv(), "series,,,from,to\na,1,5,,\na,2,6,1,11\n");
+        let nothing = Series { name: "b".to_owned(), tone, points: vec![(1.0, f64::NAN)] };
+        let lines_of = |series| Lines { series: vec![series], ..Lines::default() };
+        assert_eq!(lines_of(nothing).csv(), "series,,\nb,1,\n", "where there is none it is empty");
         let figure = |chart| crate::chart::Figure {
             name: "f".to_owned(),
             title: "f".to_owned(),

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::{Axis, Fitted};
-use crate::chart::{Drawing, cell};
+use crate::chart::{Drawing, cell, number};
 use crate::contour::Grid;
 use crate::frame::{
     ABOVE, Area, BELOW, Chart2d, Drawn, Frame, HEIGHT, Side, at, fine, place, small, width,
@@ -270,8 +270,7 @@ impl Drawing for Map {
         for (row, y) in self.rows.iter().enumerate() {
             for (column, x) in self.columns.iter().enumerate() {
                 let value = grid.value(row, column);
-                let value = if value.is_nan() { String::new() } else { value.to_string() };
-                let _ = writeln!(text, "grid,{x},{y},{value}");
+                let _ = writeln!(text, "grid,{x},{y},{}", number(value));
             }
         }
         for Spot { label, at: (x, y) } in &self.spots {

@@ -245,6 +245,7 @@ fn schedules_are_pytorchs() {
     let milestones = vec![6, 13];
     for (name, decay) in [
         ("cosine", Decay::Cosine { floor: 0.0 }),
+        ("linear", Decay::Linear { floor: 0.0 }),
         ("restarts", restarts(3, 2)),
         ("equal_restarts", restarts(7, 1)),
         ("step", Decay::Step { factor: 0.1, milestones }),

@@ -7,14 +7,14 @@
 The model is two points, w and u, whose loss on a step is |x - target|^2 / 2 + 0.02 * sum((x -
 target)^4), a fifth of that for u, so that gradients are not linear, and differ in size between
 tensors. SAM and Lookahead are written out here from their papers' algorithms, around
-torch.optim.SGD; EMA is PyTorch's averaged model with the share of a mean whose weights fall by
-KEPT; SWA and the schedules are PyTorch's own.
+torch.optim.SGD; EMA is PyTorch's own, begun with zeros, whose part is divided out at the end; SWA
+and the schedules are PyTorch's own.
 """
 import json
 
 import torch
 from torch.optim import lr_scheduler
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 STEPS, SIZE, FIRST, RATE, MOMENTUM, DECAY = 24, 6, 4, 0.05, 0.9, 5e-4
 RHO, PERIOD, ALPHA, KEPT = 0.05, 5, 0.8, 0.9
@@ -91,13 +91,14 @@ def lookahead(model, sgd, target, number, state):
 
 
 def ema(model, sgd, target, number, state):
-    def mean(average, new, count):
-        return average + (1 - KEPT) / (1 - KEPT ** (count + 1)) * (new - average)
-
-    average = state.setdefault("ema", AveragedModel(model, avg_fn=mean))
+    if "ema" not in state:
+        zero = Point()
+        zero.go_to(torch.zeros(SIZE, dtype=torch.float64))
+        state["ema"] = AveragedModel(zero, avg_fn=get_ema_avg_fn(KEPT))
+        state["ema"].update_parameters(zero)  # it takes the first as it is
     descend(model, sgd, target)
-    average.update_parameters(model)
-    return average.module.point()
+    state["ema"].update_parameters(model)
+    return state["ema"].module.point() / (1 - KEPT ** (number + 1))
 
 
 def swa(model, sgd, target, number, state):
@@ -125,6 +126,7 @@ def main():
         "methods": {f.__name__: trained(f) for f in (plain, sam, lookahead, ema, swa)},
         "rates": {
             "cosine": rates(lambda o: lr_scheduler.CosineAnnealingLR(o, STEPS)),
+            "linear": rates(lambda o: lr_scheduler.PolynomialLR(o, STEPS, 1.0)),
             "restarts": rates(lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 3, 2)),
             "equal_restarts": rates(lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 7)),
             "step": rates(lambda o: lr_scheduler.MultiStepLR(o, [6, 13], 0.1)),

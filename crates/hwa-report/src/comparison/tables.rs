@@ -73,8 +73,9 @@ impl Comparison {
             "Accuracy on test of the weights that validation chose, in percent: the mean over n \
              seeds ± the standard deviation of one run."
                 .to_owned(),
-            "Core time: that of all cores together, judging and the final pass included, per run. \
-             Memory: the most that a run held."
+            "Gradients: of one batch each, of all models together. Core time: that of all cores \
+             together, judging and the final pass included, per run. Memory: the most that a run \
+             held."
                 .to_owned(),
         ];
         if self.rows.iter().any(|row| row.total.is_some()) {

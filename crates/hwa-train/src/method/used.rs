@@ -1,0 +1,101 @@
+//! Which keys a method has a use for.
+
+use std::collections::BTreeMap;
+
+use crate::descent::Descent;
+use crate::experiment::{Experiment, Method, ScheduleKind};
+use crate::parse::flatten;
+
+impl Experiment {
+    /// The experiment with the values of another for all keys that its method has no use for:
+    /// those of experiments that train the same are then equal.
+    pub fn with_unused_of(&self, other: &Self) -> Self {
+        let mut same = self.clone();
+        let Self { ema, lookahead, fg, repr, swa, hwa, .. } = other.clone();
+        if self.method != Method::Ema {
+            same.ema = ema;
+        }
+        if self.method != Method::Lookahead {
+            same.lookahead = lookahead;
+        }
+        if self.method != Method::Fg {
+            same.fg = fg;
+        }
+        if self.method != Method::Repr {
+            same.repr = repr;
+        }
+        if self.method != Method::Swa && self.kind() != ScheduleKind::TwoStage {
+            same.swa = swa;
+        }
+        if !self.method.has_window() {
+            same.hwa.window_length = hwa.window_length;
+            same.hwa.window_stride = hwa.window_stride;
+        }
+        if !self.method.has_several_models() {
+            same.hwa.num_models = hwa.num_models;
+            same.hwa.momentum_at_sync = hwa.momentum_at_sync;
+        }
+        same
+    }
+
+    /// What is special about the method, as keys with their values; nothing, if it has no keys of
+    /// its own.
+    pub fn method_keys(&self) -> Vec<String> {
+        let table = match self.method {
+            Method::Ema => "ema.",
+            Method::Lookahead => "lookahead.",
+            Method::Fg => "fg.",
+            Method::Repr => "repr.",
+            Method::Swa => "swa.",
+            _ => "-",
+        };
+        let mut keys = BTreeMap::new();
+        flatten("", self.to_toml().unwrap_or_default().parse().unwrap_or_default(), &mut keys);
+        keys.retain(|key, _| key.starts_with(table));
+        if let Descent::SharpnessAware { rho } = self.descent() {
+            keys.insert("optimizer.rho".to_owned(), rho.to_string());
+        }
+        keys.into_iter().map(|(key, value)| format!("{key} = {value}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_a_method_has_no_use_for_is_as_in_another() {
+        let of = |method: &str, text: &str| {
+            let sets = [format!("method={method}")];
+            Experiment::parse(text, Path::new("e.toml"), &sets).unwrap()
+        };
+        let others = "[ema]\ndecay = 0.5\n[lookahead]\nalpha = 0.1\n[fg]\na = 0.1\n\
+                      [repr]\ntimes = 1\n[swa]\nrate = 0.01\n\
+                      [hwa]\nnum_models = 3\nwindow_length = 7\nmomentum_at_sync = \"reset\"\n";
+        for (method, used) in [
+            ("sgd", ""),
+            ("sam", ""),
+            ("ema", "ema"),
+            ("lookahead", "lookahead"),
+            ("fg", "fg hwa"),
+            ("repr", "repr"),
+            ("swa", "swa"),
+            ("lawa", "hwa"),
+            ("hwa", "hwa"),
+        ] {
+            let (mine, other) = (of(method, ""), of(method, others));
+            let same = mine.with_unused_of(&other);
+            let (a, b) = (same.to_toml().unwrap(), other.to_toml().unwrap());
+            let difference = Experiment::first_difference(&a, &b).map(|(key, ..)| key);
+            let table = difference.as_ref().and_then(|key| key.split('.').next());
+            assert_eq!(table.is_none(), used.is_empty(), "{method}: {difference:?}");
+            assert!(table.is_none_or(|table| used.contains(table)), "{method}: {difference:?}");
+        }
+        // It is its schedule that uses it.
+        let two_stages = "[schedule]\nkind = \"two-stage\"\n";
+        let (mine, other) = (of("sgd", two_stages), of("sgd", others));
+        assert_eq!(mine.with_unused_of(&other).swa, mine.swa);
+    }
+}

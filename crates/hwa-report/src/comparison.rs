@@ -118,6 +118,10 @@ pub struct RunFigures {
     pub chosen_cycle: usize,
     /// The last cycle.
     pub last_cycle: usize,
+    /// How many weights validation chose from: a look at a window, a model or an average is one
+    /// each. Tables of earlier versions do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<usize>,
     /// Models.
     pub models: usize,
     /// How many of them were lost on the way.
@@ -184,6 +188,8 @@ impl RunFigures {
             top5: chosen.top5,
             validation_top1: chosen.validation_top1,
             chosen_cycle: chosen.chosen_cycle,
+            // They are counted for all windows together.
+            candidates: None,
             windows: Vec::new(),
             online: None,
             ..self.clone()

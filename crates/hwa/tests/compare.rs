@@ -98,6 +98,9 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     assert_eq!((&group["top1"]["n"], &group["planned"]), (&Value::from(2), &Value::from(2)));
     assert_eq!((&group["runs"][0]["models"], &group["runs"][0]["steps"]), (&2.into(), &24.into()));
     assert_eq!(rows[2]["total"]["runs"][0]["steps"], 12, "half the steps for each of two models");
+    // Three cycles were looked at, by HWA with two windows.
+    let candidates = |row: usize| &rows[row]["per_model"]["runs"][0]["candidates"];
+    assert_eq!([0, 1, 2].map(candidates), [&3.into(), &3.into(), &6.into()] as [&Value; 3]);
     assert_eq!(rows[2]["paper"]["top1"], 99.0);
     if cfg!(unix) {
         assert!(group["cpu"]["mean"].as_f64().unwrap() > 0.0);

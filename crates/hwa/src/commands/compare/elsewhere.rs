@@ -6,7 +6,7 @@ use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, read_to_string};
 use hwa_train::{Budget, Experiment};
 
-use super::spec::Cell;
+use super::cell::Cell;
 use crate::console::counted;
 use crate::failure::Failure;
 

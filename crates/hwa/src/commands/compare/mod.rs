@@ -1,6 +1,9 @@
 //! `hwa compare`: methods beside each other.
 
+mod cell;
 mod elsewhere;
+mod entry;
+mod keys;
 mod plan;
 mod presets;
 mod queue;

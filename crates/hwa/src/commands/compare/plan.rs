@@ -8,10 +8,12 @@ use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, write_atomically};
 use hwa_train::{Budget, Experiment};
 
+use super::cell::Cell;
 use super::elsewhere::Elsewhere;
+use super::entry::slug;
 use super::queue::Job;
 use super::results;
-use super::spec::{Cell, Spec, repeated, slug};
+use super::spec::{Spec, repeated};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
 use crate::commands::train::{Planned, Sources, Work, toml_string};

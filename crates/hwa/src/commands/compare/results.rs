@@ -25,7 +25,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         let reason = format!("{}: nothing was chosen", path.display());
         return Err(Failure::Run(anyhow::Error::msg(reason)));
     };
-    let Extent { models, lost, steps } = extent(&run.join("events.jsonl"))?;
+    let Extent { models, lost, steps, candidates, .. } = extent(&run.join("events.jsonl"))?;
     let (machines, commits) = origin(&run.join("environment.json"));
     let usage = summary.time.usage;
     let known = |value: f64| (value > 0.0).then_some(value);
@@ -37,6 +37,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         inner_top1: summary.test.inner_top1(),
         chosen_cycle: summary.chosen.map_or(0, |choice| choice.cycle),
         last_cycle: summary.last_cycle,
+        candidates: Some(candidates),
         models,
         lost,
         steps,
@@ -111,14 +112,28 @@ struct Extent {
     lost: usize,
     /// Steps of each of the others.
     steps: u64,
+    /// Whether it averages over cycles.
+    has_windows: bool,
+    /// Weights that validation chose from.
+    candidates: usize,
 }
 
 fn extent(events: &Path) -> Result<Extent, Failure> {
     let mut extent = Extent::default();
     for line in read_to_string(events)?.lines() {
         match serde_json::from_str(line) {
-            Ok(Event::Started(started)) => extent.models = started.num_models,
+            Ok(Event::Started(started)) => {
+                extent.models = started.num_models;
+                extent.has_windows = !started.windows.is_empty();
+            }
             Ok(Event::CycleEnded(ended)) => extent.steps = ended.step,
+            Ok(Event::Judged(judged)) => {
+                extent.candidates += match judged.outer {
+                    _ if extent.has_windows => judged.hwa.len(),
+                    Some(_) => 1,
+                    None => judged.inner.len(),
+                }
+            }
             Ok(Event::ReplicaLost { .. }) => extent.lost += 1,
             _ => {}
         }

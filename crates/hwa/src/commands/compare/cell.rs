@@ -228,20 +228,8 @@ fn ensure_averaged(experiment: &Experiment, label: &str, path: &Path) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::example::TEXT;
     use super::*;
-
-    const TEXT: &str = r#"
-name = "mine"
-seeds = [1, 2]
-methods = ["sgd", { label = "HWA", method = "hwa", hwa = { num_models = 3 } }]
-networks = ["resnet8", { model = { name = "resnet20" }, optimizer = { rate = 0.05 } }]
-datasets = ["digits"]
-[experiment]
-schedule = { epochs = 4 }
-hwa = { window_length = 2 }
-[paper.digits.resnet20]
-HWA = 70.79
-"#;
 
     fn cells(text: &str) -> Result<Vec<Cell>, Failure> {
         let path = Path::new("c.toml");

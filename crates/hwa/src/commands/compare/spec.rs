@@ -172,11 +172,10 @@ pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     numbered.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
 
+/// A comparison to test with.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = r#"
+pub(super) mod example {
+    pub(in super::super) const TEXT: &str = r#"
 name = "mine"
 seeds = [1, 2]
 methods = ["sgd", { label = "HWA", method = "hwa", hwa = { num_models = 3 } }]
@@ -188,6 +187,12 @@ hwa = { window_length = 2 }
 [paper.digits.resnet20]
 HWA = 70.79
 "#;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::example::TEXT;
+    use super::*;
 
     #[test]
     fn a_reader_is_told_what_stands_in_the_file() {

@@ -99,14 +99,20 @@ impl Schedule {
             let fine = found.is_finite() && found > 0.0;
             if fine { Ok(()) } else { Err(ScheduleError::NotPositive { key, found }) }
         };
-        let floor = |key, found: f64| {
-            let fine = found.is_finite() && found >= 0.0;
-            if fine { Ok(()) } else { Err(ScheduleError::Negative { key, found }) }
+        let floor = |key, found: f64, rate: f64| match found {
+            _ if !(found.is_finite() && found >= 0.0) => {
+                Err(ScheduleError::Negative { key, found })
+            }
+            // A rate that is to fall would rise.
+            _ if found > rate => Err(ScheduleError::FloorAbove { key, found, rate }),
+            _ => Ok(()),
         };
         positive("rate", peak)?;
         match &decay {
             Decay::Constant => {}
-            Decay::Cosine { floor: low } | Decay::Linear { floor: low } => floor("floor", *low)?,
+            Decay::Cosine { floor: low } | Decay::Linear { floor: low } => {
+                floor("floor", *low, peak)?;
+            }
             Decay::Step { factor, milestones } => {
                 positive("factor", *factor)?;
                 if !milestones.is_sorted() {
@@ -114,18 +120,18 @@ impl Schedule {
                 }
             }
             Decay::Cyclical { floor: low, period } => {
-                floor("floor", *low)?;
+                floor("floor", *low, peak)?;
                 nonzero("period", *period)?;
             }
             Decay::Restarts { floor: low, period, factor, .. } => {
-                floor("floor", *low)?;
+                floor("floor", *low, peak)?;
                 nonzero("period", *period)?;
                 nonzero("lengthening", *factor)?;
             }
             Decay::TwoStage { rate, cycle, .. } => {
                 positive("swa.rate", *rate)?;
                 if let Some((low, period)) = cycle {
-                    floor("swa.floor", *low)?;
+                    floor("swa.floor", *low, *rate)?;
                     nonzero("swa.period", *period)?;
                 }
             }
@@ -224,7 +230,7 @@ fn saw_tooth(high: f64, low: f64, step: u64, period: u64) -> f64 {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     /// A rate or factor is not above zero.
-    #[error("`{key}` must be above 0, found {found}")]
+    #[error("`{key}` must be a finite number above 0, found {found}")]
     NotPositive {
         /// The setting.
         key: &'static str,
@@ -238,6 +244,16 @@ pub enum ScheduleError {
         key: &'static str,
         /// Its value.
         found: f64,
+    },
+    /// A rate would rise to its floor.
+    #[error("`{key}` must be at most the rate ({rate}) that falls to it, found {found}")]
+    FloorAbove {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        found: f64,
+        /// The rate.
+        rate: f64,
     },
     /// A length is zero.
     #[error("`{key}` must be at least one step")]
@@ -325,8 +341,11 @@ mod tests {
     #[test]
     fn impossible_schedules_are_refused() {
         let error = |rate, decay| Schedule::new(rate, decay, 9).unwrap_err().to_string();
-        assert_eq!(error(0.0, Decay::Constant), "`rate` must be above 0, found 0");
-        assert_eq!(error(f64::NAN, Decay::Constant), "`rate` must be above 0, found NaN");
+        assert_eq!(error(0.0, Decay::Constant), "`rate` must be a finite number above 0, found 0");
+        assert_eq!(
+            error(f64::NAN, Decay::Constant),
+            "`rate` must be a finite number above 0, found NaN"
+        );
         let low = Decay::Cosine { floor: -1.0 };
         assert_eq!(error(1.0, low), "`floor` must be at least 0, found -1");
         let still = Decay::Cyclical { floor: 0.0, period: 0 };

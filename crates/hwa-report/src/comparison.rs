@@ -118,8 +118,8 @@ pub struct RunFigures {
     pub chosen_cycle: usize,
     /// The last cycle.
     pub last_cycle: usize,
-    /// How many weights validation chose from: a look at a window, a model or an average is one
-    /// each. Tables of earlier versions do not tell.
+    /// How many weights validation chose from: each average and each model that was looked at.
+    /// Windows with the same members are one. Tables of earlier versions do not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates: Option<usize>,
     /// Models.
@@ -162,6 +162,9 @@ pub struct WindowFigures {
     pub length: Option<usize>,
     /// The cycle that validation chooses for it.
     pub chosen_cycle: usize,
+    /// In how many cycles it was looked at. Tables of earlier versions do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<usize>,
     /// Top-1 accuracy on test there, in percent.
     pub top1: f64,
     /// Top-5 accuracy on test there, in percent.
@@ -188,8 +191,7 @@ impl RunFigures {
             top5: chosen.top5,
             validation_top1: chosen.validation_top1,
             chosen_cycle: chosen.chosen_cycle,
-            // They are counted for all windows together.
-            candidates: None,
+            candidates: chosen.candidates,
             windows: Vec::new(),
             online: None,
             ..self.clone()
@@ -404,9 +406,10 @@ mod tests {
         let with = table(Some("CA"));
         let tables = with.tables();
         let cells: Vec<[&str; 2]> = tables[0].rows.iter().map(|row| [&*row[0], &*row[2]]).collect();
-        let expected = [["method", "over CA"], ["CA", "–"], ["HWA", "+2.00 ± 1.00"], ["SAM", "–"]];
+        let expected =
+            [["method", "over CA"], ["CA", "–"], ["HWA", "+2.00 ± 1.00 (n = 2)"], ["SAM", "–"]];
         assert_eq!(cells, expected);
-        assert!(with.to_csv().contains(",per-model,3,3,71.5,1.5,81.5,1.5,2,1,0,70.79,"));
+        assert!(with.to_csv().contains(",per-model,3,3,71.5,1.5,81.5,1.5,2,1,2,0,70.79,"));
         assert!(with.legend().iter().any(|line| line.starts_with("Over CA: ")));
         // There is nothing of CA under this budget.
         assert_eq!(tables[1].rows[0][..4], ["method", "top-1", "top-5", "n"]);
@@ -443,6 +446,6 @@ mod tests {
         assert!(lines[1].starts_with("CIFAR-100,resnet20,\"HWA, long\",per-model,3,2,71,1.41"));
         assert!(lines[2].contains(",total,2,2,68.5,"));
         let width = |line: &str| line.replace("\"HWA, long\"", "HWA").split(',').count();
-        assert!(lines.iter().all(|line| width(line) == 21), "{csv}");
+        assert!(lines.iter().all(|line| width(line) == 22), "{csv}");
     }
 }

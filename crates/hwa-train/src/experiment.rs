@@ -105,35 +105,62 @@ impl Method {
 
     /// As it is written in an experiment.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Sgd => "sgd",
-            Self::Online => "online",
-            Self::Swa => "swa",
-            Self::Lawa => "lawa",
-            Self::Hwa => "hwa",
-            Self::Sam => "sam",
-            Self::Fg => "fg",
-            Self::Repr => "repr",
-            Self::Lookahead => "lookahead",
-            Self::Ema => "ema",
-            Self::Sgdr => "sgdr",
-        }
+        self.traits().name
     }
 
     /// Whether it trains several models.
     pub fn has_several_models(self) -> bool {
-        matches!(self, Self::Online | Self::Hwa | Self::Fg)
+        self.traits().several_models
     }
 
     /// Whether its models begin every cycle with the average of all.
     pub fn restarts_from_the_average(self) -> bool {
-        !matches!(self, Self::Fg | Self::Ema | Self::Lookahead)
+        self.traits().restarts
     }
 
     /// Whether it slides a window over outer weights.
     pub fn has_window(self) -> bool {
-        matches!(self, Self::Lawa | Self::Hwa)
+        self.traits().window
     }
+
+    /// The table of an experiment that it has to itself.
+    pub(crate) fn table(self) -> Option<&'static str> {
+        self.traits().table
+    }
+
+    /// What others ask about it. A method that is missing here does not compile.
+    fn traits(self) -> Traits {
+        let one = |name| Traits {
+            name,
+            several_models: false,
+            restarts: true,
+            window: false,
+            table: None,
+        };
+        let with = |name| Traits { table: Some(name), ..one(name) };
+        match self {
+            Self::Sgd => one("sgd"),
+            Self::Online => Traits { several_models: true, ..one("online") },
+            Self::Swa => with("swa"),
+            Self::Lawa => Traits { window: true, ..one("lawa") },
+            Self::Hwa => Traits { several_models: true, window: true, ..one("hwa") },
+            Self::Sam => one("sam"),
+            Self::Fg => Traits { several_models: true, restarts: false, ..with("fg") },
+            Self::Repr => with("repr"),
+            Self::Lookahead => Traits { restarts: false, ..with("lookahead") },
+            Self::Ema => Traits { restarts: false, ..with("ema") },
+            Self::Sgdr => one("sgdr"),
+        }
+    }
+}
+
+/// What is asked about a method.
+struct Traits {
+    name: &'static str,
+    several_models: bool,
+    restarts: bool,
+    window: bool,
+    table: Option<&'static str>,
 }
 
 /// What the budget counts.

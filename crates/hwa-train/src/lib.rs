@@ -57,7 +57,7 @@ pub use final_pass::SealedTest;
 pub use last_models::last_models;
 pub use measure::evaluate;
 pub use mistake::mistake_in;
-pub use parse::ExperimentError;
+pub use parse::{ExperimentError, line_of};
 pub use ranks::{
     BUFFER, Blocks, Images, Incoming, Outgoing, Ranks, RanksError, Reason, Rehearsal, Terms,
     TimeAwake, Transport, beside, called, pause_after, rehearsal, rendezvous,

@@ -1,6 +1,7 @@
 //! From TOML text and `--set` overrides to an [`Experiment`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
@@ -54,16 +55,51 @@ impl ExperimentError {
     }
 }
 
-/// The line, from 1, on which a key such as `hwa.sync_period` is given.
-fn line_of(text: &str, key: &str) -> Option<usize> {
+/// The line, from 1, on which a key such as `hwa.sync_period` is given; in lists, the number of
+/// an entry from 0 stands for a key: `methods.2.hwa.sync_period`.
+///
+/// ```
+/// let text = "seed = 1\nmethods = [\n  \"sgd\",\n  { hwa.num_models = 2 },\n]\n";
+/// assert_eq!(hwa_train::line_of(text, "methods.1.hwa.num_models"), Some(4));
+/// assert_eq!(hwa_train::line_of(text, "methods.0"), Some(3));
+/// assert_eq!(hwa_train::line_of(text, "methods.2"), None);
+/// ```
+pub fn line_of(text: &str, key: &str) -> Option<usize> {
     let document = toml_edit::Document::parse(text).ok()?;
     let mut parts = key.split('.');
-    let mut item = document.as_table().get(parts.next()?)?;
+    let mut found = Found::Item(document.as_table().get(parts.next()?)?);
     for part in parts {
-        item = item.get(part)?;
+        found = found.below(part)?;
     }
-    let start = item.span()?.start;
-    Some(line_at(text, start))
+    Some(line_at(text, found.span()?.start))
+}
+
+/// What stands at a key: entries of lists are values, all else are items.
+enum Found<'a> {
+    Item(&'a Item),
+    Value(&'a Value),
+    Table(&'a Table),
+}
+
+impl<'a> Found<'a> {
+    fn below(&self, part: &str) -> Option<Found<'a>> {
+        let index = || part.parse::<usize>().ok();
+        match *self {
+            Self::Item(Item::Value(Value::Array(list))) => list.get(index()?).map(Found::Value),
+            Self::Item(Item::ArrayOfTables(list)) => list.get(index()?).map(Found::Table),
+            Self::Item(item) => item.get(part).map(Found::Item),
+            Self::Value(value) => value.as_inline_table()?.get(part).map(Found::Value),
+            Self::Table(table) => table.get(part).map(Found::Item),
+        }
+    }
+
+    fn span(&self) -> Option<Range<usize>> {
+        match self {
+            Self::Item(item) => item.span(),
+            Self::Value(value) => value.span(),
+            Self::Table(table) => table.span(),
+        }
+    }
 }
 
 impl Experiment {
@@ -114,6 +150,15 @@ impl Experiment {
                 .map_err(|e| wrong(Mistake::new(&text, &e).told_beside(key)))?;
         }
         Ok(experiment)
+    }
+
+    /// What is wrong with keys and values of an experiment's text, each by itself: the key, and
+    /// what it must be.
+    pub fn mistake(text: &str) -> Option<(String, String)> {
+        let error = toml::from_str::<Self>(text).err()?;
+        let mistake = Mistake::new(text, &error);
+        let told = mistake.told_beside("");
+        Some((mistake.key, told))
     }
 
     /// The experiment as TOML, every default written out.

@@ -53,14 +53,13 @@ impl Failure {
         Self::Usage(anyhow::Error::msg(message.into()))
     }
 
-    /// With the rank that it happened to.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn on(self, rank: &str) -> Self {
+    /// With what it happened to: a rank, an entry, a place in a file.
+    pub(crate) fn of(self, what: &str) -> Self {
         match self {
-            Self::Usage(error) => Self::Usage(error.context(rank.to_owned())),
-            Self::Run(error) => Self::Run(error.context(rank.to_owned())),
+            Self::Usage(error) => Self::Usage(error.context(what.to_owned())),
+            Self::Run(error) => Self::Run(error.context(what.to_owned())),
             Self::Stopped { error, advice } => {
-                Self::Stopped { error: error.context(rank.to_owned()), advice }
+                Self::Stopped { error: error.context(what.to_owned()), advice }
             }
             other => other,
         }

@@ -39,7 +39,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match output::unwritten() {
+            None => ExitCode::SUCCESS,
+            Some(reason) => {
+                Failure::Run(anyhow::anyhow!("cannot write to standard output: {reason}")).report()
+            }
+        },
         Err(failure) => failure.report(),
     }
 }

@@ -7,9 +7,15 @@ use console::Term;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::output::tell;
+use crate::table::wrapped;
 
 /// How often bars are drawn in a second, at most.
 const DRAWN: u8 = 15;
+
+/// The columns of the terminal that results are shown on; nothing, if they go elsewhere.
+pub(crate) fn width_of_results() -> Option<usize> {
+    io::stdout().is_terminal().then(|| usize::from(Term::stdout().size().1))
+}
 
 /// A place for lines, and for bars if it is a terminal. Clones share it.
 #[derive(Clone)]
@@ -29,7 +35,7 @@ impl Voice {
     pub(crate) fn say(&self, line: &str) {
         match &self.bars {
             // A terminal that went away is no reason to stop training.
-            Some(bars) => drop(bars.println(line)),
+            Some(bars) => drop(bars.println(wrapped(line, self.width()))),
             None => tell(line),
         }
     }

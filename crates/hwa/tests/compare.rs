@@ -98,9 +98,11 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     assert_eq!((&group["top1"]["n"], &group["planned"]), (&Value::from(2), &Value::from(2)));
     assert_eq!((&group["runs"][0]["models"], &group["runs"][0]["steps"]), (&2.into(), &24.into()));
     assert_eq!(rows[2]["total"]["runs"][0]["steps"], 12, "half the steps for each of two models");
-    // Three cycles were looked at, by HWA with two windows.
+    // Three cycles were looked at, by HWA with two windows, which are the same in the first.
     let candidates = |row: usize| &rows[row]["per_model"]["runs"][0]["candidates"];
-    assert_eq!([0, 1, 2].map(candidates), [&3.into(), &3.into(), &6.into()] as [&Value; 3]);
+    assert_eq!([0, 1, 2].map(candidates), [&3.into(), &3.into(), &5.into()] as [&Value; 3]);
+    let parts = [&group["runs"][0]["online"], &group["runs"][0]["windows"][1]];
+    assert_eq!(parts.map(|part| &part["candidates"]), [&Value::from(3); 2]);
     assert_eq!(rows[2]["paper"]["top1"], 99.0);
     if cfg!(unix) {
         assert!(group["cpu"]["mean"].as_f64().unwrap() > 0.0);
@@ -231,6 +233,22 @@ fn runs_of_something_else_are_not_taken_from_a_table() {
     let doubt =
         "1 run without settings from t.json: of these only the number of models was compared";
     failed(&refused, 2, doubt);
+    // Of a table that has nothing of this, that is told.
+    fs::write(here.path("t.json"), table.replace("\"LAWA\"", "\"LAVA\"")).unwrap();
+    let none = here.compare(&["--tables", "--with", "t.json"]).output().unwrap();
+    succeeded(&none);
+    let told = "--with t.json: none of its runs is needed here; it has those of CA on digits with";
+    assert!(text(&none.stderr).contains(told), "{}", text(&none.stderr));
+    let same = Place::new(SHORT);
+    fs::write(same.path("t.json"), &table).unwrap();
+    let taken = same.compare(&["--tables", "--with", "t.json"]).output().unwrap();
+    succeeded(&taken);
+    assert!(text(&taken.stderr).contains("--with t.json: 1 run taken"), "{}", text(&taken.stderr));
+    let mut wrong: Value = serde_json::from_str(&table).unwrap();
+    wrong["rows"][1]["per_model"]["runs"][0]["top1"] = 250.into();
+    fs::write(same.path("t.json"), wrong.to_string()).unwrap();
+    let refused = same.compare(&["--tables", "--with", "t.json"]).output().unwrap();
+    failed(&refused, 2, "accuracies must be from 0 to 100 %, found 250");
     for (content, expected) in [
         ("{", "of `hwa compare`: t.json: EOF"),
         ("{\"rows\": 3}", "of `hwa compare`: t.json: "),
@@ -318,12 +336,13 @@ fn a_run_that_is_killed_is_named_with_the_signal() {
 }
 
 #[test]
-fn a_run_that_fails_does_not_stop_the_others() {
+fn a_run_that_diverges_does_not_stop_the_others() {
     let diverging = SHORT.replace("method = \"sgd\"", "method = \"sgd\", optimizer.rate = 1e30");
     let place = Place::new(&diverging);
     let output = place.compare(&["--seeds", "1"]).output().unwrap();
-    failed(&output, 1, "error: 1 failed: CA, seed 1");
-    assert!(text(&output.stderr).contains("CA, seed 1 failed: "), "{}", text(&output.stderr));
+    // It would diverge again: the table has that, and nothing is left to be done.
+    succeeded(&output);
+    assert!(text(&output.stderr).contains("CA, seed 1 diverged: "), "{}", text(&output.stderr));
     assert!(place.path("runs/short/digits/resnet8/hwa/seed1/summary.json").is_file());
     let table = text(&output.stdout);
     assert!(table.contains("0 of 1, 1 diverged") && table.contains("Diverged: "), "{table}");
@@ -332,6 +351,24 @@ fn a_run_that_fails_does_not_stop_the_others() {
     let diverged = &json["rows"][0]["per_model"]["diverged"][0];
     assert_eq!(diverged["seed"], 1, "{diverged}");
     assert!(diverged["reason"].as_str().unwrap().contains("diverged"), "{diverged}");
+    let again = place.compare(&["--seeds", "1"]).output().unwrap();
+    assert!(succeeded(&again).contains("0 of 1, 1 diverged"), "{}", text(&again.stdout));
+    assert!(!text(&again.stderr).contains("CA, seed 1"), "{}", text(&again.stderr));
+}
+
+/// The state cannot be read: what is wrong is told with the way back.
+#[cfg(unix)]
+#[test]
+fn a_run_that_fails_says_what_can_be_done() {
+    let place = longer();
+    signalled(&place, "-INT");
+    let state = place.path("runs/short/digits/resnet8/ca/seed1/state");
+    let files = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path());
+    let manifests = files.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
+    manifests.for_each(|path| fs::write(path, "{").unwrap());
+    let output = place.compare(&["--only", "CA"]).output().unwrap();
+    failed(&output, 1, "; to go back one state, remove ");
+    failed(&output, 1, "error: 1 failed: CA, seed 1\nthe same command tries them again");
 }
 
 #[test]
@@ -386,14 +423,25 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
         (
             "[\"resnet8\"]",
             "[{ label = \"resnet8\", model.name = \"resnet9\" }]",
-            "`model.name` must be one of",
+            "c.toml: line 10: CA on digits with resnet8: `model.name` must be one of",
+        ),
+        (
+            "[\"resnet8\"]",
+            "[\"resnet8\", \"resnet9\"]",
+            "c.toml: line 10: CA on digits with resnet9: `model.name`",
         ),
         (
             "[\"digits\"]",
             "[{ label = \"digits\", data.dataset = \"digit\" }]",
-            "`data.dataset` must be one of",
+            "c.toml: line 11: CA on digits with resnet8: `data.dataset` must be one of",
         ),
-        ("batch = 20", "batch = 0", "optimizer.batch"),
+        ("batch = 20", "batch = 0", "c.toml: line 15: in [experiment]: `optimizer.batch`"),
+        ("batch = 20", "batch = 20, rate = -1", "c.toml: line 15: CA on digits with resnet8: `opt"),
+        (
+            "{ window_length = 2 }",
+            "{ window_length = 2, window_stride = 300 }",
+            "c.toml: line 7: LAWA on digits with resnet8: `hwa.window_stride` must be at most",
+        ),
         (
             "methods = [",
             "reference = \"SAM\"\nmethods = [",
@@ -419,6 +467,8 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
     failed(&twice, 2, "--seeds must name each once, found 1 again");
     let whole = succeeded(&place.compare(&["--scale", "1", "--dry-run"]).output().unwrap());
     assert!(whole.contains("8 of 8"), "{whole}");
+    let set = place.compare(&["--set", "optimizer.rate=-1"]).output().unwrap();
+    failed(&set, 2, "error: --set optimizer.rate=-1: CA on digits with resnet8: `optimizer.rate`");
     let set = place.compare(&["--set", "method=hwa"]).output().unwrap();
     failed(&set, 2, "`method` is what is compared");
     failed(&place.compare(&["--scale", "-1"]).output().unwrap(), 2, "--scale must be above 0");

@@ -140,7 +140,7 @@ impl Comparison {
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "dataset,network,method,budget,planned,n,top1_mean,top1_std,top5_mean,top5_std,\
-             over_reference_mean,over_reference_error,diverged,paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
+             over_reference_mean,over_reference_error,over_reference_n,diverged,paper_top1,paper_top5,models,steps,gradients,core_seconds,seconds,peak_memory_mb\n",
         );
         let all = self.rows_and_windows();
         for row in &all {
@@ -171,6 +171,7 @@ impl Comparison {
                     number(group.top5.and_then(|s| s.std)),
                     number(over.map(|s| s.mean)),
                     number(over.and_then(|s| s.error())),
+                    number(over.map(|s| s.n as f64)),
                     group.diverged.len().to_string(),
                     number(row.paper.top1.filter(|_| budget == "per-model")),
                     number(row.paper.top5.filter(|_| budget == "per-model")),
@@ -271,7 +272,7 @@ fn detailed(
     if let Some((row, of)) = rows.iter().find(|(row, _)| Some(row.method.as_str()) == reference) {
         column(&format!("over {}", row.method), &|row, group| {
             let over = group.over(of).filter(|_| Some(row.method.as_str()) != reference);
-            over.map_or(NOTHING.to_owned(), difference)
+            over.map_or(NOTHING.to_owned(), |over| difference(over, group.runs.len()))
         });
     }
     column("top-5", &|_, group| spread(group.top5));
@@ -301,12 +302,16 @@ fn spread(spread: Option<Spread>) -> String {
     }
 }
 
-/// A mean difference and its standard error.
-fn difference(over: Spread) -> String {
-    match over.error() {
-        None => format!("{:+.2}", over.mean),
-        Some(error) => format!("{:+.2} ± {error:.2}", over.mean),
+/// A mean difference and its standard error, and how many of the runs have a partner if not all.
+fn difference(over: Spread, runs: usize) -> String {
+    let mut text = format!("{:+.2}", over.mean);
+    if let Some(error) = over.error() {
+        let _ = write!(text, " ± {error:.2}");
     }
+    if over.n < runs {
+        let _ = write!(text, " (n = {})", over.n);
+    }
+    text
 }
 
 fn count(group: &Group) -> String {

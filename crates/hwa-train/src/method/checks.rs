@@ -17,7 +17,11 @@ impl Experiment {
             if found >= low && found <= high {
                 return Ok(());
             }
-            Err(value(key, format!("must be from {low} to {high}, found {found}")))
+            let expected = match high {
+                f64::MAX => format!("a finite number of at least {low}"),
+                high => format!("from {low} to {high}"),
+            };
+            Err(value(key, format!("must be {expected}, found {found}")))
         };
         let momentum = self.optimizer.momentum;
         if !(0.0..1.0).contains(&momentum) {

@@ -73,11 +73,17 @@ impl Experiment {
         let by_default = first_cosine(budget, factor).next_multiple_of(sync_period.get());
         let period = given.unwrap_or(by_default);
         if period >= budget {
+            if given.is_some() {
+                let reason = format!("must be below the budget of {budget} steps, found {period}");
+                return Err(value("schedule.period", reason));
+            }
+            let cycles = budget.div_ceil(sync_period.get());
             let reason = format!(
-                "must be below the budget of {budget} steps, found {period}; by default it is a \
-                 whole number of cycles (`hwa.sync_period`)"
+                "must leave room for a restart: cosines are whole cycles of {sync_period} steps, \
+                 and the budget of {budget} steps has {cycles}; train longer, or set a shorter \
+                 `hwa.sync_period`"
             );
-            return Err(value("schedule.period", reason));
+            return Err(value("hwa.sync_period", reason));
         }
         let end = given.is_none().then_some(budget);
         Ok(Decay::Restarts { floor, period, factor, end })
@@ -140,6 +146,7 @@ fn key_of(error: &ScheduleError) -> &'static str {
     let key = match error {
         ScheduleError::NotPositive { key, .. }
         | ScheduleError::Negative { key, .. }
+        | ScheduleError::FloorAbove { key, .. }
         | ScheduleError::Zero { key } => *key,
         ScheduleError::MilestonesUnsorted => "milestones",
     };

@@ -114,7 +114,7 @@ fn impossible_values_name_their_key() {
         ("schedule.warmup=500", "must be shorter than the budget of 500 steps, found 500"),
         (
             "optimizer.rate=0.0",
-            "`optimizer.rate` makes no schedule: `rate` must be above 0, found 0",
+            "`optimizer.rate` makes no schedule: `rate` must be a finite number above 0, found 0",
         ),
         ("optimizer.momentum=1", "must be at least 0 and below 1, found 1"),
         ("schedule.floor=-1", "`schedule.floor` makes no schedule: `floor` must be at least"),
@@ -163,6 +163,13 @@ fn methods_have_the_defaults_of_their_papers() {
 }
 
 #[test]
+fn every_method_that_can_be_written_is_in_the_list_of_all() {
+    let (_, told) = Experiment::mistake("method = \"none\"\n").unwrap();
+    let names = Method::ALL.map(Method::name).join(", ");
+    assert!(told.contains(&format!("expected one of {names}, found")), "{told}");
+}
+
+#[test]
 fn the_momentum_of_one_model_is_kept() {
     let of = |sets: &[&str]| {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -187,7 +194,16 @@ fn what_a_method_cannot_do_is_an_error() {
         (["method=lookahead", "lookahead.alpha=0"], "`lookahead.alpha` must be above 0"),
         (["method=sgdr", "schedule.kind=cosine"], "expected restarts"),
         (["method=sgdr", "schedule.period=100%"], "`schedule.period` must be below"),
-        (["method=sgdr", "hwa.sync_period=100%"], "`schedule.period` must be below"),
+        (
+            ["method=sgdr", "hwa.sync_period=100%"],
+            "`hwa.sync_period` must leave room for a restart",
+        ),
+        (
+            ["schedule.floor=0.2", "method=sgd"],
+            "`schedule.floor` makes no schedule: `floor` must be at",
+        ),
+        (["method=swa", "swa.floor=0.06"], "the rate (0.05) that falls to it, found 0.06"),
+        (["method=sam", "optimizer.rho=-1"], "must be a finite number of at least 0, found -1"),
     ] {
         let message = error(&sets);
         assert!(message.contains(expected), "{sets:?}: {message}");

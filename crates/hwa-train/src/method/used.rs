@@ -41,17 +41,13 @@ impl Experiment {
     /// What is special about the method, as keys with their values; nothing, if it has no keys of
     /// its own.
     pub fn method_keys(&self) -> Vec<String> {
-        let table = match self.method {
-            Method::Ema => "ema.",
-            Method::Lookahead => "lookahead.",
-            Method::Fg => "fg.",
-            Method::Repr => "repr.",
-            Method::Swa => "swa.",
-            _ => "-",
-        };
         let mut keys = BTreeMap::new();
         flatten("", self.to_toml().unwrap_or_default().parse().unwrap_or_default(), &mut keys);
-        keys.retain(|key, _| key.starts_with(table));
+        let own =
+            |key: &str| key.split_once('.').is_some_and(|(t, _)| Some(t) == self.method.table());
+        let restarts = self.kind() == ScheduleKind::Restarts;
+        let of_restarts = ["schedule.period", "schedule.lengthening"];
+        keys.retain(|key, _| own(key) || (restarts && of_restarts.contains(&key.as_str())));
         if let Descent::SharpnessAware { rho } = self.descent() {
             keys.insert("optimizer.rho".to_owned(), rho.to_string());
         }

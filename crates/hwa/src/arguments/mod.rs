@@ -136,8 +136,17 @@ Examples:
   hwa compare table1 --print > mine.toml             a file to begin with: change its name
   hwa compare --list
 
-Runs are kept in runs/<name>, with the tables <name>.md, .csv and .json, which are written
-again after every run. Ctrl-C leaves runs that the same command goes on with.
+A file to begin with:
+  name = \"mine\"
+  seeds = [1, 2]
+  methods = [\"sgd\", { label = \"HWA, K = 3\", method = \"hwa\", hwa.num_models = 3 }]
+  networks = [\"resnet8\"]
+  datasets = [\"digits\"]
+  experiment = { schedule.epochs = 10 }
+
+Runs are kept in runs/<name> (with --scale 0.1: runs/<name>-scale0.1), with the tables <name>.md,
+.csv and .json, which are written again after every run. Ctrl-C leaves runs that the same command
+goes on with. A run that diverges is counted in the table.
 Exit codes: 0 done, 1 a run failed, 2 bad usage or configuration, 130 interrupted.
 What can stand in such a file: docs/compare.md in the repository.")]
 pub(crate) struct Compare {
@@ -159,7 +168,8 @@ pub(crate) struct Compare {
     /// The folder of the data sets (the same as --set data.dir=DIR)
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Where runs and tables are; by default runs/<name>. Comparisons can share it
+    /// Where runs and tables are; by default runs/<name>, with --scale S runs/<name>-scaleS.
+    /// Comparisons can share it
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// A table (.json) of runs that another machine finished: they count as done

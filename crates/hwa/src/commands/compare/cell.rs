@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use hwa_train::{Budget, Experiment, ExperimentError, Method};
+use hwa_train::{Budget, Experiment, Method};
 
-use super::entry::{Compared, Labelled, compared, labelled, labels, slug};
+use super::entry::{Compared, DATASETS, Labelled, NETWORKS, compared, labelled, labels, slug};
 use super::keys::merge;
+use super::source::Source;
 use super::spec::{Spec, repeated};
 use crate::commands::train::as_stored;
 use crate::failure::Failure;
@@ -25,6 +26,8 @@ pub(super) struct Cell {
     pub(super) experiment: Experiment,
     /// The method that trains them, if this is of their outer weights alone.
     pub(super) outer_of: Option<String>,
+    /// Where its parts stand in the comparison, the one first whose keys count.
+    pub(super) places: Vec<String>,
 }
 
 impl Cell {
@@ -34,6 +37,13 @@ impl Cell {
             Budget::PerModel => self.method.clone(),
             Budget::Total => format!("{}, equal gradients", self.method),
         }
+    }
+
+    /// A failure of its experiment, with what it is and where that stands.
+    pub(super) fn failed(&self, failure: Failure, source: &Source, sets: &[String]) -> Failure {
+        let Self { dataset, network, .. } = self;
+        let what = format!("{} on {dataset} with {network}", self.label());
+        source.located(failure, &what, &self.places, sets)
     }
 
     /// An error, unless a run in `place` that has `stored` this experiment is one of this cell.
@@ -62,39 +72,34 @@ impl Cell {
 }
 
 impl Spec {
-    /// Every experiment, by data set, network, method and budget. `path` is for messages.
-    pub(super) fn cells(&self, path: &Path, sets: &[String]) -> Result<Vec<Cell>, Failure> {
-        let datasets = labelled(&self.datasets, &["data", "dataset"], path)?;
-        let networks = labelled(&self.networks, &["model", "name"], path)?;
-        let compared = compared(&self.methods, path)?;
+    /// Every experiment, by data set, network, method and budget.
+    pub(super) fn cells(&self, sets: &[String]) -> Result<Vec<Cell>, Failure> {
+        let datasets = labelled(&self.datasets, DATASETS, &self.source)?;
+        let networks = labelled(&self.networks, NETWORKS, &self.source)?;
+        let compared = compared(&self.methods, &self.source)?;
         let mut cells: Vec<Cell> = Vec::new();
         for dataset in &datasets {
             for network in &networks {
                 for method in &compared {
                     for budget in &self.budgets {
                         let parts = Parts { dataset, network, method, budget: *budget };
-                        cells.extend(self.cell(&parts, path, sets)?);
+                        cells.extend(self.cell(&parts, sets)?);
                     }
                 }
             }
         }
-        ensure_apart(&cells, path)?;
+        self.ensure_apart(&cells)?;
         let methods: Vec<Labelled> = compared.into_iter().map(|method| method.entry).collect();
         if let Some(found) = &self.reference {
-            ensure_known("reference", found, &methods, path)?;
+            self.ensure_known("reference", "reference", found, &methods)?;
         }
-        self.check_paper([&datasets, &networks, &methods], path)?;
+        self.check_paper([&datasets, &networks, &methods])?;
         Ok(cells)
     }
 
     /// One experiment; nothing, if another budget has the same.
-    fn cell(
-        &self,
-        parts: &Parts<'_>,
-        path: &Path,
-        sets: &[String],
-    ) -> Result<Option<Cell>, Failure> {
-        let mut experiment = self.combined(parts, path, sets)?;
+    fn cell(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Option<Cell>, Failure> {
+        let mut experiment = self.combined(parts, sets)?;
         let single = experiment.gradients_per_step() == 1;
         if single && self.budgets.first() != Some(&parts.budget) {
             return Ok(None);
@@ -106,8 +111,17 @@ impl Spec {
         let [d, n, m] = [dataset, network, trained].map(slug);
         experiment.name = format!("{d}-{n}-{m}{suffix}");
         let Compared { entry, outer_of } = parts.method;
-        if outer_of.is_some() {
-            ensure_averaged(&experiment, trained, path)?;
+        if outer_of.is_some()
+            && let Some(reason) = not_averaged(&experiment)
+        {
+            let label = &entry.label;
+            return Err(self.source.mistake_at(
+                &entry.place,
+                format_args!(
+                    "{label:?} must be `outer_of` a method `hwa` with several models, all of \
+                     whose outer weights are kept; {trained} {reason}"
+                ),
+            ));
         }
         Ok(Some(Cell {
             dataset: dataset.to_owned(),
@@ -116,61 +130,75 @@ impl Spec {
             folder: format!("{d}/{n}/{m}{suffix}"),
             experiment,
             outer_of: outer_of.clone(),
+            places: parts.places(),
         }))
     }
 
     /// What the keys of all parts make together.
-    fn combined(
-        &self,
-        parts: &Parts<'_>,
-        path: &Path,
-        sets: &[String],
-    ) -> Result<Experiment, Failure> {
+    fn combined(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Experiment, Failure> {
         let mut keys = self.experiment.clone();
         for part in [parts.dataset, parts.network, &parts.method.entry] {
             merge(&mut keys, &part.keys);
         }
         for key in ["name", "seed", "budget"] {
             if keys.contains_key(key) {
-                let path = path.display();
-                return Err(Failure::usage(format!(
-                    "{path}: `{key}` is no key of an experiment here: the file itself has \
-                     `name`, `seeds` and `budgets`"
-                )));
+                let reason = format!(
+                    "`{key}` is no key of an experiment here: the file itself has `name`, \
+                     `seeds` and `budgets`"
+                );
+                let of_one = parts.places().into_iter().map(|place| format!("{place}.{key}"));
+                let mut of_one = of_one.filter(|place| self.source.has(place));
+                let place = of_one.next().unwrap_or_default();
+                return Err(self.source.mistake_at(&place, reason));
             }
         }
         let text = toml::to_string(&keys).map_err(|e| Failure::usage(e.to_string()))?;
-        Experiment::parse(&text, path, sets).map_err(|error| match error {
-            // Its lines are those of a text that nobody has written.
-            ExperimentError::File { message, .. } => {
-                let reason = message.split_once(": ").map_or(message.as_str(), |(_, rest)| rest);
-                let [dataset, network, method] = parts.trained();
-                let path = path.display();
-                let more = match reason.starts_with("there is no key") {
-                    true => " (an entry has also `label` and `outer_of`)",
-                    false => "",
-                };
-                Failure::usage(format!(
-                    "{path}: {method} on {dataset} with {network}: {reason}{more}"
-                ))
-            }
-            other => other.into(),
-        })
+        // Each part is one that can be read: what is left to go wrong is a `--set`.
+        Ok(Experiment::parse(&text, Path::new(&self.name), sets)?)
     }
 
     /// A figure under a label that nothing has would be missed by nobody.
-    fn check_paper(&self, labels: [&[Labelled]; 3], path: &Path) -> Result<(), Failure> {
+    fn check_paper(&self, labels: [&[Labelled]; 3]) -> Result<(), Failure> {
         let [datasets, networks, methods] = labels;
         for (dataset, by_network) in &self.paper {
-            ensure_known("paper", dataset, datasets, path)?;
+            self.ensure_known("paper", "paper", dataset, datasets)?;
             for (network, by_method) in by_network {
-                ensure_known(&format!("paper.{dataset}"), network, networks, path)?;
+                self.ensure_known(&format!("paper.{dataset}"), "paper", network, networks)?;
                 for method in by_method.keys() {
-                    ensure_known(&format!("paper.{dataset}.{network}"), method, methods, path)?;
+                    let key = format!("paper.{dataset}.{network}");
+                    self.ensure_known(&key, &format!("{key}.{method}"), method, methods)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// An error, unless a label is one of these.
+    fn ensure_known(
+        &self,
+        key: &str,
+        place: &str,
+        label: &str,
+        known: &[Labelled],
+    ) -> Result<(), Failure> {
+        if known.iter().any(|entry| entry.label == label) {
+            return Ok(());
+        }
+        let known = labels(known);
+        let reason = format!("`{key}` must be one of {known}, found {label:?}");
+        Err(self.source.mistake_at(place, reason))
+    }
+
+    /// Runs of two entries would be each other's.
+    fn ensure_apart(&self, cells: &[Cell]) -> Result<(), Failure> {
+        let own = cells.iter().filter(|cell| cell.outer_of.is_none());
+        let folders: Vec<&String> = own.map(|cell| &cell.folder).collect();
+        match repeated(&folders) {
+            None => Ok(()),
+            Some(folder) => Err(self.source.mistake(format_args!(
+                "two entries have the same folder, {folder}; give them other labels"
+            ))),
+        }
     }
 }
 
@@ -183,6 +211,13 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    /// Where they stand, the one first whose keys count.
+    fn places(&self) -> Vec<String> {
+        let entries = [&self.method.entry, self.network, self.dataset];
+        let own = entries.into_iter().map(|entry| entry.place.clone());
+        own.chain(["experiment".to_owned()]).collect()
+    }
+
     /// The labels of data set, network, and the method that is trained.
     fn trained(&self) -> [&'a str; 3] {
         let Compared { entry, outer_of } = self.method;
@@ -191,38 +226,17 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// An error, unless a label is one of these.
-fn ensure_known(key: &str, label: &str, known: &[Labelled], path: &Path) -> Result<(), Failure> {
-    if known.iter().any(|entry| entry.label == label) {
-        return Ok(());
-    }
-    let (path, known) = (path.display(), labels(known));
-    Err(Failure::usage(format!("{path}: `{key}` must be one of {known}, found {label:?}")))
-}
-
-/// Runs of two entries would be each other's.
-fn ensure_apart(cells: &[Cell], path: &Path) -> Result<(), Failure> {
-    let place = |cell: &Cell| (cell.folder.clone(), cell.outer_of.clone());
-    let places: Vec<(String, Option<String>)> = cells.iter().map(place).collect();
-    match repeated(&places) {
-        None => Ok(()),
-        Some((folder, _)) => Err(Failure::usage(format!(
-            "{}: two entries have the same folder, {folder}; give them other labels",
-            path.display()
-        ))),
-    }
-}
-
-/// Outer weights are told apart from the result where several models have windows.
-fn ensure_averaged(experiment: &Experiment, label: &str, path: &Path) -> Result<(), Failure> {
-    let kept = experiment.checkpoints.outer_every.get() == 1;
-    match experiment.method == Method::Hwa && experiment.num_models().get() > 1 && kept {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "{}: `outer_of` must name a method `hwa` with several models, all of whose outer \
-             weights are kept, found {label:?}",
-            path.display(),
-        ))),
+/// Why outer weights are not told apart from the result, if they are not: that is done where
+/// several models have windows.
+fn not_averaged(experiment: &Experiment) -> Option<String> {
+    let (models, every) = (experiment.num_models(), experiment.checkpoints.outer_every);
+    match experiment.method {
+        Method::Hwa if models.get() == 1 => Some("has one model".to_owned()),
+        Method::Hwa if every.get() > 1 => {
+            Some(format!("keeps those of every {every} cycles (`checkpoints.outer_every`)"))
+        }
+        Method::Hwa => None,
+        other => Some(format!("is `{}`", other.name())),
     }
 }
 
@@ -232,8 +246,7 @@ mod tests {
     use super::*;
 
     fn cells(text: &str) -> Result<Vec<Cell>, Failure> {
-        let path = Path::new("c.toml");
-        Spec::parse(text, path)?.cells(path, &[])
+        Spec::parse(text, Path::new("c.toml"))?.cells(&[])
     }
 
     fn error(text: &str) -> String {
@@ -284,7 +297,7 @@ mod tests {
             ("{ outer_of = \"HWA\" }", "the entry `outer_of = \"HWA\"` needs a `label`"),
             (
                 "{ label = \"a\", outer_of = \"sgd\" }",
-                "must name a method `hwa` with several models",
+                "a method `hwa` with several models, all of whose outer weights are kept; sgd is `sgd`",
             ),
             (
                 "{ label = \"a\", outer_of = \"HWA\", seed = 3 }",
@@ -297,17 +310,25 @@ mod tests {
 
     #[test]
     fn mistakes_name_what_they_are_in() {
-        let twice = TEXT.replace("[\"sgd\",", "[\"sgd\", \"SGD\",");
-        assert!(
-            error(&twice).starts_with("c.toml: SGD on digits with resnet8: "),
-            "{}",
-            error(&twice)
-        );
+        let starts = |text: &str, expected: &str| {
+            assert!(error(text).starts_with(expected), "{}", error(text));
+        };
         let unknown = TEXT.replace("num_models = 3", "num_modls = 3");
-        assert!(error(&unknown).contains("HWA on digits with resnet8: "), "{}", error(&unknown));
-        assert!(error(&unknown).contains("num_modls"), "{}", error(&unknown));
+        starts(&unknown, "c.toml: line 4: in methods, entry \"HWA\": there is no key `hwa.num_mod");
+        let common = TEXT.replace("epochs = 4", "epochz = 4");
+        starts(&common, "c.toml: line 8: in [experiment]: there is no key `schedule.epochz`; did");
+        let misspelt = TEXT.replace("method = \"hwa\"", "methd = \"hwa\"");
+        starts(
+            &misspelt,
+            "c.toml: line 4: in methods, entry \"HWA\": there is no key `methd`; did",
+        );
+        let value = TEXT.replace("rate = 0.05", "rate = \"fast\"");
+        starts(&value, "c.toml: line 5: in networks, entry \"resnet20\": `optimizer.rate`: expect");
         let same = TEXT.replace("\"sgd\",", "\"sgd\", \"sgd\",");
-        assert!(error(&same).contains("two entries have the same folder, digits/resnet8/sgd"));
+        starts(&same, "c.toml: line 4: in methods, \"sgd\" and \"sgd\" have the same folder, sgd;");
+        let total = TEXT.replace("\"sgd\",", "{ label = \"HWA total\", method = \"sgd\" },");
+        let expected = "two entries have the same folder, digits/resnet8/hwa-total";
+        assert!(error(&total).contains(expected), "{}", error(&total));
         let none = TEXT.replace("seeds = [1, 2]", "seeds = []");
         assert!(error(&none).contains("`seeds` must name at least one"), "{}", error(&none));
         let seed = TEXT.replace("method = \"hwa\"", "method = \"hwa\", seed = 3");
@@ -321,11 +342,7 @@ mod tests {
         let outside = TEXT.replace("\"mine\"", "\"../mine\"");
         assert!(error(&outside).contains("`name` must be the name of a folder"));
         let typo = TEXT.replace("[\"sgd\",", "[\"sgdd\",");
-        assert!(
-            error(&typo).starts_with("c.toml: sgdd on digits with resnet8: "),
-            "{}",
-            error(&typo)
-        );
+        starts(&typo, "c.toml: line 4: in methods, entry \"sgdd\": `method`: expected one of sgd,");
         let twice = TEXT.replace("seeds = [1, 2]", "seeds = [1, 2, 1]");
         assert!(error(&twice).contains("`seeds` must name each once, found 1 again"));
         let empty =

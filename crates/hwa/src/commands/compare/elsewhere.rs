@@ -36,26 +36,33 @@ impl Elsewhere {
         Ok(Self(tables))
     }
 
-    /// What cannot be compared with what is asked for, a line for each table.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        let doubt = |(path, table): &(PathBuf, Comparison)| {
-            // Where a step takes one gradient, both tables have the same runs.
-            let groups = table.rows.iter().flat_map(|row| match row.gradients_per_step {
-                1 => [row.per_model.as_ref().or(row.total.as_ref()), None],
-                _ => [row.per_model.as_ref(), row.total.as_ref()],
-            });
-            let runs = groups.flatten().flat_map(|group| &group.runs);
-            let count = runs.filter(|run| run.settings.is_none()).count();
-            (count > 0).then(|| {
-                format!(
-                    "{} without settings from {}: of these only the number of models was \
-                     compared.",
-                    counted(count as u64, "run"),
-                    path.file_name().unwrap_or_default().display(),
-                )
-            })
-        };
-        self.0.iter().filter_map(doubt).collect()
+    /// What a comparison takes of these tables, if it needs these runs: what is to be told, and
+    /// what a reader of its own table has to know.
+    pub(super) fn taken(&self, needed: &[(&Cell, u64)]) -> (Vec<String>, Vec<String>) {
+        let (mut told, mut doubts) = (Vec::new(), Vec::new());
+        for (index, (path, table)) in self.0.iter().enumerate() {
+            let found = needed.iter().filter_map(|(cell, seed)| self.find(cell, *seed));
+            let found: Vec<_> = found.filter(|(table, _)| *table == index).collect();
+            let doubtful = found.iter().filter(|(_, run)| run.settings.is_none()).count() as u64;
+            let name = path.file_name().unwrap_or_default().display();
+            let path = path.display();
+            match found.len() as u64 {
+                0 => told.push(format!(
+                    "--with {path}: none of its runs is needed here; it has those of {}",
+                    labels_of(table)
+                )),
+                count => told.push(format!("--with {path}: {} taken", counted(count, "run"))),
+            }
+            if doubtful > 0 {
+                let runs = counted(doubtful, "run");
+                doubts.push(format!(
+                    "{runs} without settings from {name}: of these only the number of models was \
+                     compared."
+                ));
+            }
+        }
+        told.extend(doubts.iter().cloned());
+        (told, doubts)
     }
 
     /// The table of a comparison itself, as it was written before; what cannot be read is none.
@@ -91,18 +98,30 @@ impl Elsewhere {
 
     /// The figures of a run, if a table has it; an error, if that is a run of something else.
     pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
-        for (path, table) in &self.0 {
+        let Some((table, run)) = self.find(cell, seed) else { return Ok(None) };
+        check(run, cell, &self.0[table].0).map_err(|failure| {
+            Failure::usage(format!("--with: {}, seed {seed}: {failure}", cell.label()))
+        })?;
+        Ok(Some(run.clone()))
+    }
+
+    /// The first table that has a run of this name, and that run.
+    fn find(&self, cell: &Cell, seed: u64) -> Option<(usize, &RunFigures)> {
+        self.0.iter().enumerate().find_map(|(index, (_, table))| {
             let rows = table.rows.iter().filter(|row| is_of(row, cell));
             let mut runs = rows.filter_map(|row| group(row, cell)).flat_map(|group| &group.runs);
-            if let Some(run) = runs.find(|run| run.seed == seed) {
-                check(run, cell, path).map_err(|failure| {
-                    Failure::usage(format!("--with: {}, seed {seed}: {failure}", cell.label()))
-                })?;
-                return Ok(Some(run.clone()));
-            }
-        }
-        Ok(None)
+            Some((index, runs.find(|run| run.seed == seed)?))
+        })
     }
+}
+
+/// What the rows of a table are called.
+fn labels_of(table: &Comparison) -> String {
+    let labels = table.rows.iter().map(|row| {
+        let Row { dataset, network, method, .. } = row;
+        format!("{method} on {dataset} with {network}")
+    });
+    labels.collect::<Vec<_>>().join("; ")
 }
 
 /// Every run of a table: data set, network, method, budget and seed.
@@ -137,6 +156,13 @@ fn group<'a>(row: &'a Row, cell: &Cell) -> Option<&'a Group> {
 }
 
 fn check(run: &RunFigures, cell: &Cell, path: &Path) -> Result<(), Failure> {
+    let mut shares = [run.top1, run.top5, run.validation_top1].into_iter();
+    if let Some(found) = shares.find(|share| !(0.0..=100.0).contains(share)) {
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "{path}: accuracies must be from 0 to 100 %, found {found}"
+        )));
+    }
     match &run.settings {
         Some(settings) => {
             let stored = Experiment::parse(settings, path, &[])?;

@@ -1,19 +1,24 @@
 //! Entries of a comparison: methods, networks and data sets under their labels.
 
-use std::path::Path;
-
+use hwa_train::Experiment;
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::keys::{nested, text_at, value_at};
+use super::source::Source;
 use crate::failure::Failure;
 
 /// What is compared, and the lists that it stands in.
-pub(super) const PLACES: [(&[&str], &str); 3] = [
-    (&["method"], "methods"),
-    (&["model", "name"], "networks"),
-    (&["data", "dataset"], "datasets"),
-];
+pub(super) const PLACES: [(&[&str], &str); 3] = [METHODS, NETWORKS, DATASETS];
+/// Methods.
+pub(super) const METHODS: (&[&str], &str) = (&["method"], "methods");
+/// Networks.
+pub(super) const NETWORKS: (&[&str], &str) = (&["model", "name"], "networks");
+/// Data sets.
+pub(super) const DATASETS: (&[&str], &str) = (&["data", "dataset"], "datasets");
+
+/// What entries have beside keys of an experiment.
+const OTHER_KEYS: &str = " (an entry has also `label` and `outer_of`)";
 
 /// How long names and labels may be.
 pub(super) const LONGEST: usize = 80;
@@ -32,6 +37,8 @@ pub(super) enum Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Labelled {
     pub(super) label: String,
+    /// Where it stands: `methods.2`.
+    pub(super) place: String,
     /// Keys of an experiment.
     pub(super) keys: Table,
 }
@@ -53,9 +60,15 @@ impl Entry {
         }
     }
 
-    /// With its label. `key` is what it has to say: `method`, `model.name` or `data.dataset`.
-    fn labelled(&self, key: &[&str], path: &Path) -> Result<Labelled, Failure> {
-        let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
+    /// With its label; it is the entry with this number in a list of [`PLACES`], whose key it has.
+    fn labelled(
+        &self,
+        (key, list): (&[&str], &str),
+        index: usize,
+        source: &Source,
+    ) -> Result<Labelled, Failure> {
+        let place = format!("{list}.{index}");
+        let wrong = |reason: String| source.mistake_at(&place, reason);
         let mut keys = match self {
             Self::Keys(keys) => keys.clone(),
             Self::Name(name) => nested(key, name),
@@ -76,6 +89,16 @@ impl Entry {
                  a digit, found {label:?}"
             )));
         }
+        if let Some((key, reason)) = mistake_in(&keys) {
+            // Of a name that is unknown, the key is nowhere written.
+            let at = match self {
+                Self::Name(_) => place,
+                Self::Keys(_) => format!("{place}.{key}"),
+            };
+            let what = format!("in {list}, entry {label:?}");
+            let more = if reason.starts_with("there is no key") { OTHER_KEYS } else { "" };
+            return Err(source.mistake_at(&at, format_args!("{what}: {reason}{more}")));
+        }
         if text_at(&keys, key).is_none() {
             return Err(wrong(format!("the entry {label:?} needs `{name}`")));
         }
@@ -86,44 +109,73 @@ impl Entry {
                 "`{other}` stands in `{place}`, found in the entry {label:?}"
             )));
         }
-        Ok(Labelled { label, keys })
+        Ok(Labelled { label, place, keys })
     }
 }
 
-/// Each entry with its label.
+/// What is wrong with keys of an experiment, each by itself: the key, and what it must be.
+pub(super) fn mistake_in(keys: &Table) -> Option<(String, String)> {
+    toml::to_string(keys).ok().and_then(|text| Experiment::mistake(&text))
+}
+
+/// Each entry of a list with its label.
 pub(super) fn labelled(
     entries: &[Entry],
-    key: &[&str],
-    path: &Path,
+    list: (&[&str], &str),
+    source: &Source,
 ) -> Result<Vec<Labelled>, Failure> {
-    entries.iter().map(|entry| entry.labelled(key, path)).collect()
+    let numbered = entries.iter().enumerate();
+    let labelled = numbered.map(|(index, entry)| entry.labelled(list, index, source));
+    ensure_labels_differ(labelled.collect::<Result<_, _>>()?, list.1, source)
+}
+
+/// Labels are names of folders too.
+fn ensure_labels_differ(
+    entries: Vec<Labelled>,
+    list: &str,
+    source: &Source,
+) -> Result<Vec<Labelled>, Failure> {
+    for (index, entry) in entries.iter().enumerate() {
+        let folder = slug(&entry.label);
+        if let Some(other) = entries[..index].iter().find(|other| slug(&other.label) == folder) {
+            let (this, other) = (&entry.label, &other.label);
+            return Err(source.mistake_at(
+                &entry.place,
+                format_args!(
+                    "in {list}, {other:?} and {this:?} have the same folder, {folder}; give one \
+                     of them another `label`"
+                ),
+            ));
+        }
+    }
+    Ok(entries)
 }
 
 /// The methods; `{ label = "Online", outer_of = "HWA" }` has the keys of the other.
-pub(super) fn compared(methods: &[Entry], path: &Path) -> Result<Vec<Compared>, Failure> {
-    let own: Vec<Entry> = methods.iter().filter(|entry| !entry.is_outer()).cloned().collect();
-    let trained = labelled(&own, &["method"], path)?;
-    let mut own = trained.iter();
-    let mut compared = Vec::new();
-    for entry in methods {
-        match entry {
-            Entry::Keys(keys) if entry.is_outer() => {
-                compared.push(outer_weights(keys, &trained, path)?);
-            }
-            _ => {
-                let own = own.next().cloned();
-                compared.extend(own.map(|entry| Compared { entry, outer_of: None }));
-            }
-        }
-    }
+pub(super) fn compared(methods: &[Entry], source: &Source) -> Result<Vec<Compared>, Failure> {
+    let numbered = || methods.iter().enumerate();
+    let own = numbered().filter(|(_, entry)| !entry.is_outer());
+    let own = own.map(|(index, entry)| entry.labelled(METHODS, index, source));
+    let trained: Vec<Labelled> = own.collect::<Result<_, _>>()?;
+    let compare = |(index, entry): (usize, &Entry)| match entry {
+        Entry::Keys(keys) if entry.is_outer() => outer_weights(keys, index, &trained, source),
+        _ => Ok(Compared { entry: entry.labelled(METHODS, index, source)?, outer_of: None }),
+    };
+    let compared: Vec<Compared> = numbered().map(compare).collect::<Result<_, _>>()?;
+    ensure_labels_differ(compared.iter().map(|c| c.entry.clone()).collect(), METHODS.1, source)?;
     Ok(compared)
 }
 
 /// The outer weights of a method that is trained.
-fn outer_weights(keys: &Table, trained: &[Labelled], path: &Path) -> Result<Compared, Failure> {
-    let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
+fn outer_weights(
+    keys: &Table,
+    index: usize,
+    trained: &[Labelled],
+    source: &Source,
+) -> Result<Compared, Failure> {
+    let wrong = |reason: String| source.mistake_at(&format!("{}.{index}", METHODS.1), reason);
     let of = keys.get("outer_of").and_then(Value::as_str).unwrap_or_default();
-    let Some(source) = trained.iter().find(|entry| entry.label == of) else {
+    let Some(trains) = trained.iter().find(|entry| entry.label == of) else {
         let known = labels(trained);
         return Err(wrong(format!("`outer_of` must be one of {known}, found {of:?}")));
     };
@@ -136,9 +188,9 @@ fn outer_weights(keys: &Table, trained: &[Labelled], path: &Path) -> Result<Comp
         return Err(wrong(format!("the entry `outer_of = {of:?}` needs a `label`")));
     };
     // With the keys of what trains it, it is labelled like any other.
-    let mut whole = source.keys.clone();
+    let mut whole = trains.keys.clone();
     whole.insert("label".to_owned(), label.clone());
-    let entry = Entry::Keys(whole).labelled(&["method"], path)?;
+    let entry = Entry::Keys(whole).labelled(METHODS, index, source)?;
     Ok(Compared { entry, outer_of: Some(of.to_owned()) })
 }
 

@@ -27,15 +27,15 @@ pub(super) fn value_at<'a>(keys: &'a Table, key: &[&str]) -> Option<&'a Value> {
 }
 
 /// Keys with their values, but for what depends on the machine.
-pub(super) fn keys_of(table: &Table) -> Vec<String> {
-    fn add(prefix: &str, table: &Table, keys: &mut Vec<String>) {
+pub(super) fn keys_of(table: &Table) -> Vec<(String, String)> {
+    fn add(prefix: &str, table: &Table, keys: &mut Vec<(String, String)>) {
         for (key, value) in table {
             let key = format!("{prefix}{key}");
             match value {
                 _ if ["label", "threads", "data.dir", "data.decoders"].contains(&key.as_str()) => {}
                 Value::Table(inner) => add(&format!("{key}."), inner, keys),
-                Value::String(text) => keys.push(format!("{key} = {text}")),
-                other => keys.push(format!("{key} = {other}")),
+                Value::String(text) => keys.push((key, text.clone())),
+                other => keys.push((key, other.to_string())),
             }
         }
     }

@@ -8,6 +8,7 @@ mod plan;
 mod presets;
 mod queue;
 mod results;
+mod source;
 mod spec;
 
 use std::num::NonZeroUsize;
@@ -26,8 +27,8 @@ use crate::console::counted;
 use crate::environment;
 use crate::failure::Failure;
 use crate::output::{give, tell};
-use crate::table::aligned;
-use crate::terminal::Voice;
+use crate::table::{aligned, fitting, wrapped};
+use crate::terminal::{Voice, width_of_results};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -59,6 +60,12 @@ pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     let comparison = plan.comparison()?;
     show(arguments, &plan, &comparison)?;
     plan.write(&comparison)?;
+    let tables = format!("tables: {}, .csv and .json", plan.table("md").display());
+    if arguments.json {
+        tell(tables)
+    } else {
+        give(tables)
+    }
     ended.all_done()
 }
 
@@ -72,9 +79,7 @@ impl Ended {
         match self.failed.as_slice() {
             [] => Ok(()),
             failed => {
-                let advice =
-                    "the same command tries them again; what has diverged needs other settings";
-                let advice = advice.to_owned();
+                let advice = "the same command tries them again".to_owned();
                 let error = anyhow::anyhow!("{} failed: {}", failed.len(), failed.join("; "));
                 Err(Failure::Stopped { error, advice })
             }
@@ -201,12 +206,19 @@ pub(in crate::commands) fn train_missing(
 
 fn show(arguments: &Compare, plan: &Plan, comparison: &Comparison) -> Result<(), Failure> {
     let shown = plan.shown(comparison);
+    let width = width_of_results().filter(|_| !arguments.json).unwrap_or(usize::MAX);
     let mut text = String::new();
     for table in shown.tables() {
-        text += &format!("\n{}\n{}", table.heading, aligned(&table.rows));
+        let (rows, left_out) = fitting(&table.rows, width);
+        text += &format!("\n{}\n{}", wrapped(&table.heading, width), aligned(&rows));
+        if !left_out.is_empty() {
+            let told = format!("too wide for here, but in the files: {}", left_out.join(", "));
+            text += &format!("{}\n", wrapped(&told, width));
+        }
     }
-    text += &format!("\n{}", shown.legend().join("\n"));
-    text += &format!("\ntables: {}, .csv and .json", plan.table("md").display());
+    for line in shown.legend() {
+        text += &format!("\n{}", wrapped(&line, width));
+    }
     if arguments.json {
         tell(text);
         give(serde_json::to_string(&shown)?);

@@ -1,22 +1,22 @@
 //! Which runs a comparison has, where they are, and what is known of them.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+mod jobs;
+mod tables;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hwa_report::{Comparison, Group, Row, RunFigures};
-use hwa_store::{StoreError, write_atomically};
-use hwa_train::{Budget, Experiment};
+use hwa_report::RunFigures;
+use hwa_train::Experiment;
 
 use super::cell::Cell;
 use super::elsewhere::Elsewhere;
 use super::entry::slug;
-use super::queue::Job;
 use super::results;
 use super::spec::{Spec, repeated};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
-use crate::commands::train::{Planned, Sources, Work, toml_string};
+use crate::commands::train::{Sources, toml_string};
 use crate::console::counted;
 use crate::failure::Failure;
 use crate::opened::stored_experiment;
@@ -30,6 +30,8 @@ const NOT_TO_BE_SET: [&str; 6] = ["name", "seed", "budget", "method", "model.nam
 pub(in crate::commands) struct Plan {
     spec: Spec,
     cells: Vec<Cell>,
+    /// What is set for all of them.
+    sets: Vec<String>,
     /// Whether each cell is among those that were asked for.
     chosen: Vec<bool>,
     /// Whether each cell could be scaled: what could not has no runs.
@@ -70,14 +72,15 @@ impl Plan {
             let known = known.join(", ");
             return Err(Failure::usage(format!("--seeds must be some of {known}, found {other}")));
         }
-        let cells = spec.cells(path, &sets(arguments)?)?;
+        let sets = sets(arguments)?;
+        let cells = spec.cells(&sets)?;
         let chosen = chosen(&cells, &arguments.only)?;
         let stem = match arguments.scale {
             Some(scale) => format!("{}-scale{scale}", slug(&spec.name)),
             None => slug(&spec.name),
         };
         let out = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(&stem));
-        let mut notes = [spec.notes.clone(), spec.described()].concat();
+        let mut notes = [spec.notes.clone(), spec.described(&arguments.sets)].concat();
         if !arguments.sets.is_empty() {
             notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
         }
@@ -89,13 +92,20 @@ impl Plan {
         notes.extend(outer);
         let known = vec![true; cells.len()];
         let elsewhere = Elsewhere::read(&arguments.with)?;
-        let doubts = elsewhere.doubts();
-        doubts.iter().for_each(tell);
+        let is_here = |cell: &Cell, seed: u64| {
+            out.join(&cell.folder).join(format!("seed{seed}")).join("summary.json").is_file()
+        };
+        let own = cells.iter().filter(|cell| cell.outer_of.is_none());
+        let needed = own.flat_map(|cell| spec.seeds.iter().map(move |seed| (cell, *seed)));
+        let needed: Vec<(&Cell, u64)> = needed.filter(|(cell, s)| !is_here(cell, *s)).collect();
+        let (told, doubts) = elsewhere.taken(&needed);
+        told.iter().for_each(tell);
         notes.extend(doubts);
         let before = Elsewhere::own(&out.join(format!("{stem}.json")));
         let mut plan = Self {
             spec,
             cells,
+            sets,
             chosen,
             known,
             seeds,
@@ -137,6 +147,7 @@ impl Plan {
         let mut sources = Sources::default();
         let mut notes: Vec<(String, String, Vec<String>)> = Vec::new();
         let flags = self.chosen.iter().zip(&mut self.known);
+        let (source, sets) = (&self.spec.source, &self.sets);
         for (cell, (chosen, known)) in self.cells.iter_mut().zip(flags) {
             let scaled = sources.open(&cell.experiment.data).map_err(Failure::from);
             let scaled = scaled.and_then(|source| {
@@ -146,8 +157,8 @@ impl Plan {
             let scaled = match scaled {
                 Ok(scaled) => scaled,
                 Err(failure) if *chosen => {
-                    let failure = in_cell(cell, &failure);
-                    return Err(Failure::usage(format!("with --scale {factor}: {failure}")));
+                    let failure = cell.failed(failure, source, sets);
+                    return Err(failure.of(&format!("with --scale {factor}")));
                 }
                 // Nobody asked for it now.
                 Err(_) => {
@@ -262,7 +273,8 @@ impl Plan {
     }
 
     fn is_done(&self, cell: &Cell, seed: u64) -> Result<bool, Failure> {
-        let here = self.dir(cell, seed).join("summary.json").is_file();
+        let dir = self.dir(cell, seed);
+        let here = dir.join("summary.json").is_file() || results::divergence(&dir, seed).is_some();
         Ok(here || self.elsewhere.run(cell, seed)?.is_some())
     }
 
@@ -283,205 +295,6 @@ impl Plan {
                  or choose another --out"
             ))
         })
-    }
-
-    /// What is not done yet. Every experiment of it is validated against its data and its network
-    /// before the first one is trained, and written unless nothing will be.
-    pub(in crate::commands) fn jobs(&self, dry: bool) -> Result<Vec<Job>, Failure> {
-        let mut jobs = Vec::new();
-        let mut sources = Sources::default();
-        let chosen = self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen);
-        let mut chosen: Vec<&Cell> = chosen.map(|(cell, _)| cell).collect();
-        // What is outer weights of another is trained with it, under its name.
-        chosen.sort_by_key(|cell| cell.outer_of.is_some());
-        for cell in chosen {
-            let experiment = self.out.join(&cell.folder).join("experiment.toml");
-            let mut seeds = Vec::new();
-            for seed in &self.seeds {
-                if !self.is_done(cell, *seed)? {
-                    seeds.push(*seed);
-                }
-            }
-            if seeds.is_empty() {
-                continue;
-            }
-            let checked = Planned::check(&cell.experiment, &mut sources);
-            let Work { steps, disk } = checked.map_err(|failure| in_cell(cell, &failure))?;
-            jobs.extend(seeds.into_iter().map(|seed| {
-                Job {
-                    label: format!("{}, seed {seed}", self.label(cell)),
-                    experiment: experiment.clone(),
-                    seed,
-                    dir: self.dir(cell, seed),
-                    models: cell.experiment.num_models().get(),
-                    images: steps
-                        .saturating_mul(cell.experiment.gradients_per_step())
-                        .saturating_mul(cell.experiment.optimizer.batch.get() as u64),
-                    network: cell.network.clone(),
-                    model: cell.experiment.model.name.clone(),
-                    disk,
-                    no_curve: self.has_no_curve(seed),
-                    threads: cell.experiment.threads.map(|threads| threads.get()),
-                    decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
-                }
-            }));
-        }
-        let mut dirs = BTreeSet::new();
-        jobs.retain(|job: &Job| dirs.insert(job.dir.clone()));
-        // A column of a table is better than a row; and what needs more cores comes first,
-        // because what needs fewer can be put beside it.
-        // After all of them are known to be possible.
-        for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
-            let path = self.out.join(&cell.folder).join("experiment.toml");
-            if !dry && jobs.iter().any(|job: &Job| job.experiment == path) {
-                write_experiment(&path, &cell.experiment)?;
-            }
-        }
-        let place = |seed| self.seeds.iter().position(|known| *known == seed);
-        jobs.sort_by_key(|job: &Job| (place(job.seed), Reverse(job.models)));
-        Ok(jobs)
-    }
-
-    /// A cell by what tells it apart from the others.
-    fn label(&self, cell: &Cell) -> String {
-        let mut label = cell.label();
-        if self.cells.iter().any(|other| other.network != cell.network) {
-            label = format!("{label}, {}", cell.network);
-        }
-        if self.cells.iter().any(|other| other.dataset != cell.dataset) {
-            label = format!("{label}, {}", cell.dataset);
-        }
-        label
-    }
-
-    /// How many of these the table has figures of, as it was written before.
-    pub(super) fn known_before(&self, jobs: &[Job]) -> usize {
-        let is_known = |job: &&Job| {
-            let of_job = |cell: &&Cell| self.dir(cell, job.seed) == job.dir;
-            self.cells
-                .iter()
-                .find(of_job)
-                .is_some_and(|c| self.before.same_run(c, job.seed).is_some())
-        };
-        jobs.iter().filter(is_known).count()
-    }
-
-    /// The file of a table of this kind.
-    pub(super) fn table(&self, kind: &str) -> PathBuf {
-        self.out.join(format!("{}.{kind}", self.stem))
-    }
-
-    /// The tables of what is done, in all their forms.
-    pub(super) fn write_tables(&self) -> Result<(), Failure> {
-        self.write(&self.comparison()?)
-    }
-
-    /// Writes tables in all their forms.
-    pub(super) fn write(&self, comparison: &Comparison) -> Result<(), Failure> {
-        let json = serde_json::to_string_pretty(comparison)?;
-        std::fs::create_dir_all(&self.out).map_err(StoreError::io("create", &self.out))?;
-        self.keep_what_would_be_lost(comparison)?;
-        for (kind, text) in
-            [("md", comparison.to_markdown()), ("csv", comparison.to_csv()), ("json", json + "\n")]
-        {
-            write_atomically(&self.table(kind), |file| file.write_all(text.as_bytes()))?;
-        }
-        Ok(())
-    }
-
-    /// A table that has more than the one that will be written in its place is kept beside it.
-    fn keep_what_would_be_lost(&self, comparison: &Comparison) -> Result<(), Failure> {
-        let table = self.table("json");
-        let lost = Elsewhere::lost(&table, comparison);
-        let Some(first) = lost.first() else { return Ok(()) };
-        let more = match lost.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        let place = |number: &usize| self.out.join(format!("{}-before{number}.json", self.stem));
-        let free = (1..usize::MAX).map(|number| place(&number)).find(|path| !path.exists());
-        let Some(free) = free else { return Ok(()) };
-        let text = std::fs::read(&table).map_err(StoreError::io("read", &table))?;
-        write_atomically(&free, |file| file.write_all(&text))?;
-        tell(format_args!(
-            "the table has figures that this comparison has not: {first}{more}; they are kept in {}",
-            free.display()
-        ));
-        Ok(())
-    }
-
-    /// What is known of all runs.
-    pub(super) fn comparison(&self) -> Result<Comparison, Failure> {
-        let mut comparison = Comparison {
-            title: self.title().to_owned(),
-            notes: self.notes.clone(),
-            reference: self.spec.reference.clone(),
-            ..Comparison::default()
-        };
-        let mut rows: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-        for (cell, known) in self.cells.iter().zip(&self.known) {
-            let (mut runs, mut diverged) = (Vec::new(), Vec::new());
-            for seed in self.spec.seeds.iter().filter(|_| *known) {
-                match self.figures(cell, *seed)? {
-                    Some(run) => runs.push(run),
-                    None => diverged.extend(results::divergence(&self.dir(cell, *seed), *seed)),
-                }
-            }
-            let group = Group::new(self.spec.seeds.len(), runs).with_diverged(diverged);
-            let key = (cell.dataset.as_str(), cell.network.as_str(), cell.method.as_str());
-            let index = *rows.entry(key).or_insert_with(|| {
-                comparison.rows.push(Row {
-                    dataset: cell.dataset.clone(),
-                    network: cell.network.clone(),
-                    method: cell.method.clone(),
-                    gradients_per_step: cell.experiment.gradients_per_step(),
-                    per_model: None,
-                    total: None,
-                    paper: self.spec.published(cell),
-                });
-                comparison.rows.len() - 1
-            });
-            let row = &mut comparison.rows[index];
-            let asked = |budget| self.spec.budgets.contains(&budget);
-            let single = row.gradients_per_step == 1;
-            if cell.experiment.budget == Budget::Total || (single && asked(Budget::Total)) {
-                row.total = Some(group.clone());
-            }
-            if cell.experiment.budget == Budget::PerModel && asked(Budget::PerModel) {
-                row.per_model = Some(group);
-            }
-        }
-        Ok(comparison)
-    }
-
-    /// The part that was asked for.
-    pub(super) fn shown(&self, comparison: &Comparison) -> Comparison {
-        let is_chosen = |row: &&Row| {
-            let of_row = |cell: &Cell| {
-                (&cell.dataset, &cell.network, &cell.method)
-                    == (&row.dataset, &row.network, &row.method)
-            };
-            self.cells.iter().zip(&self.chosen).any(|(cell, chosen)| *chosen && of_row(cell))
-        };
-        let of_seeds = |group: Group| {
-            let runs = group.runs.into_iter().filter(|run| self.seeds.contains(&run.seed));
-            let diverged = group.diverged.into_iter().filter(|run| self.seeds.contains(&run.seed));
-            Group::new(self.seeds.len(), runs.collect()).with_diverged(diverged.collect())
-        };
-        let rows = comparison.rows.iter().filter(is_chosen).cloned().map(|row| Row {
-            per_model: row.per_model.map(of_seeds),
-            total: row.total.map(of_seeds),
-            ..row
-        });
-        let rows: Vec<Row> = rows.collect();
-        let labels = |row: &Row| [&row.dataset, &row.network, &row.method].map(String::clone);
-        let shown: BTreeSet<String> = rows.iter().flat_map(labels).collect();
-        let all: BTreeSet<String> = comparison.rows.iter().flat_map(labels).collect();
-        let hidden: Vec<String> =
-            all.difference(&shown).map(|label| format!("{label}: ")).collect();
-        let mut notes = comparison.notes.clone();
-        notes.retain(|note| !hidden.iter().any(|label| note.starts_with(label)));
-        Comparison { rows, notes, ..comparison.clone() }
     }
 }
 
@@ -527,18 +340,4 @@ fn chosen(cells: &[Cell], labels: &[String]) -> Result<Vec<bool>, Failure> {
         })
     };
     Ok(cells.iter().map(is_chosen).collect())
-}
-
-/// A failure that says which experiment it is about.
-fn in_cell(cell: &Cell, failure: &Failure) -> Failure {
-    let Cell { dataset, network, .. } = cell;
-    Failure::usage(format!("{} on {dataset} with {network}: {failure}", cell.label()))
-}
-
-fn write_experiment(path: &Path, experiment: &Experiment) -> Result<(), Failure> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
-    }
-    let text = experiment.to_commented_toml()?;
-    Ok(write_atomically(path, |file| file.write_all(text.as_bytes()))?)
 }

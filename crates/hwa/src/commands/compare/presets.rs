@@ -45,8 +45,8 @@ mod tests {
     use super::super::spec::Spec;
     use super::*;
 
-    fn check(spec: &Spec, path: &Path) -> usize {
-        let cells = spec.cells(path, &[]).unwrap();
+    fn check(spec: &Spec) -> usize {
+        let cells = spec.cells(&[]).unwrap();
         let figures: usize = spec.paper.values().flat_map(|n| n.values()).map(|m| m.len()).sum();
         let per_model = cells.iter().filter(|cell| !cell.folder.ends_with("-total"));
         let shown = per_model.filter(|cell| spec.published(cell).top1.is_some()).count();
@@ -68,7 +68,7 @@ mod tests {
             let (path, text) = (entry.path(), fs::read_to_string(entry.path()).unwrap());
             let spec = Spec::parse(&text, &path).unwrap();
             assert_eq!(path.file_stem().unwrap().to_str(), Some(spec.name.as_str()));
-            check(&spec, &path);
+            check(&spec);
             count += 1;
         }
         assert!(count >= 3);
@@ -80,7 +80,7 @@ mod tests {
             let path = Path::new(preset.name);
             let spec = Spec::parse(preset.text, path).unwrap();
             assert_eq!(spec.name, preset.name);
-            let runs = format!(": {} runs", check(&spec, path));
+            let runs = format!(": {} runs", check(&spec));
             assert!(preset.about.ends_with(&runs), "{}: it has{runs}", preset.name);
         }
     }

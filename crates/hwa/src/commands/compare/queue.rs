@@ -15,6 +15,7 @@ use hwa_store::RunDir;
 use hwa_train::Interrupt;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use super::results;
 use crate::terminal::Voice;
 
 /// How often processes are looked after.
@@ -227,6 +228,11 @@ impl Queue<'_> {
                 self.voice.say(&format!("saved: {label}"));
                 ended.interrupted = true;
             }
+            // It would again, so it is no failure to be tried once more, but an outcome.
+            Some(1) if let Some(run) = results::divergence(&job.job.dir, job.job.seed) => {
+                self.voice.say(&format!("{count}: {label} diverged: {}", run.reason));
+                return true;
+            }
             _ => {
                 let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
                 let reason = last_error(&job.log, job.logged).unwrap_or(status);
@@ -317,12 +323,13 @@ fn spinner(bars: &MultiProgress, label: &str) -> ProgressBar {
     bar
 }
 
-/// What a log says, from here on, of why it ends.
+/// What a log says, from here on, of why it ends, and what can be done about it.
 fn last_error(log: &Path, from: u64) -> Option<String> {
     let mut file = File::open(log).ok()?;
     file.seek(SeekFrom::Start(from)).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    text.lines().rev().find_map(|line| line.strip_prefix("error: ")).map(str::to_owned)
+    let (_, last) = text.rsplit_once("error: ")?;
+    Some(last.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; "))
 }

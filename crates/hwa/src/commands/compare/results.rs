@@ -1,10 +1,11 @@
 //! The figures of runs that are finished.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hwa_report::{DivergedRun, RunFigures, WindowFigures};
 use hwa_store::{StoreError, read_to_string};
-use hwa_train::{Event, Experiment, OnlineSummary, Summary, WindowSummary};
+use hwa_train::{Event, Experiment, Judged, OnlineSummary, Summary, WindowSummary};
 use serde_json::Value;
 
 use crate::commands::train::identity;
@@ -25,7 +26,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         let reason = format!("{}: nothing was chosen", path.display());
         return Err(Failure::Run(anyhow::Error::msg(reason)));
     };
-    let Extent { models, lost, steps, candidates, .. } = extent(&run.join("events.jsonl"))?;
+    let Extent { models, lost, steps, looks } = extent(&run.join("events.jsonl"))?;
     let (machines, commits) = origin(&run.join("environment.json"));
     let usage = summary.time.usage;
     let known = |value: f64| (value > 0.0).then_some(value);
@@ -37,7 +38,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         inner_top1: summary.test.inner_top1(),
         chosen_cycle: summary.chosen.map_or(0, |choice| choice.cycle),
         last_cycle: summary.last_cycle,
-        candidates: Some(candidates),
+        candidates: Some(looks.candidates),
         models,
         lost,
         steps,
@@ -46,26 +47,28 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
         peak_memory_mb: known(usage.peak_memory_mb),
         machines,
         commits,
-        windows: summary.windows.iter().map(window).collect(),
-        online: summary.online.as_ref().map(online),
+        windows: summary.windows.iter().map(|summary| window(summary, &looks)).collect(),
+        online: summary.online.as_ref().map(|summary| online(summary, &looks)),
         settings: Some(settings(run)?),
     }))
 }
 
-fn window(window: &WindowSummary) -> WindowFigures {
+fn window(window: &WindowSummary, looks: &Looks) -> WindowFigures {
     WindowFigures {
         length: window.length,
         chosen_cycle: window.cycle,
+        candidates: Some(looks.windows.get(&window.window).copied().unwrap_or_default()),
         top1: window.test.top1,
         top5: window.test.top5,
         validation_top1: window.validation.top1,
     }
 }
 
-fn online(online: &OnlineSummary) -> WindowFigures {
+fn online(online: &OnlineSummary, looks: &Looks) -> WindowFigures {
     WindowFigures {
         length: None,
         chosen_cycle: online.cycle,
+        candidates: Some(looks.outer),
         top1: online.test.top1,
         top5: online.test.top5,
         validation_top1: online.validation.top1,
@@ -112,28 +115,49 @@ struct Extent {
     lost: usize,
     /// Steps of each of the others.
     steps: u64,
-    /// Whether it averages over cycles.
-    has_windows: bool,
-    /// Weights that validation chose from.
+    /// What validation looked at.
+    looks: Looks,
+}
+
+/// What validation looked at.
+#[derive(Default)]
+struct Looks {
+    /// Weights that it chose from.
     candidates: usize,
+    /// Averages of the models.
+    outer: usize,
+    /// Means of each of the plan's windows.
+    windows: BTreeMap<usize, usize>,
+}
+
+impl Looks {
+    fn add(&mut self, judged: &Judged, has_windows: bool) {
+        self.outer += usize::from(judged.outer.is_some());
+        for window in &judged.hwa {
+            *self.windows.entry(window.window).or_default() += 1;
+        }
+        self.candidates += match judged.outer {
+            // Windows that hold the same cycles have the same mean: they all end with this one.
+            _ if has_windows => {
+                judged.hwa.iter().map(|window| window.members).collect::<BTreeSet<_>>().len()
+            }
+            Some(_) => 1,
+            None => judged.inner.len(),
+        };
+    }
 }
 
 fn extent(events: &Path) -> Result<Extent, Failure> {
     let mut extent = Extent::default();
+    let mut has_windows = false;
     for line in read_to_string(events)?.lines() {
         match serde_json::from_str(line) {
             Ok(Event::Started(started)) => {
                 extent.models = started.num_models;
-                extent.has_windows = !started.windows.is_empty();
+                has_windows = !started.windows.is_empty();
             }
             Ok(Event::CycleEnded(ended)) => extent.steps = ended.step,
-            Ok(Event::Judged(judged)) => {
-                extent.candidates += match judged.outer {
-                    _ if extent.has_windows => judged.hwa.len(),
-                    Some(_) => 1,
-                    None => judged.inner.len(),
-                }
-            }
+            Ok(Event::Judged(judged)) => extent.looks.add(&judged, has_windows),
             Ok(Event::ReplicaLost { .. }) => extent.lost += 1,
             _ => {}
         }
@@ -147,5 +171,45 @@ pub(super) fn divergence(run: &Path, seed: u64) -> Option<DivergedRun> {
     match serde_json::from_str(events.lines().next_back()?).ok()? {
         Event::Diverged { step, reason } => Some(DivergedRun { seed, step, reason }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hwa_train::{Evaluation, WindowEvaluation};
+
+    use super::*;
+
+    /// A look at so many models, perhaps at their average, and at windows of so many members.
+    fn look(models: usize, outer: bool, windows: &[usize]) -> Judged {
+        let window = |(window, members): (usize, &usize)| WindowEvaluation {
+            window,
+            members: *members,
+            ..WindowEvaluation::default()
+        };
+        Judged {
+            inner: vec![Evaluation::default(); models],
+            outer: outer.then(Evaluation::default),
+            hwa: windows.iter().enumerate().map(window).collect(),
+            ..Judged::default()
+        }
+    }
+
+    #[test]
+    fn candidates_are_what_the_method_chooses_from() {
+        let looks = |all: &[Judged], has_windows| {
+            let mut looks = Looks::default();
+            all.iter().for_each(|judged| looks.add(judged, has_windows));
+            (looks.candidates, looks.outer)
+        };
+        // Averages, also where the models were measured beside them.
+        assert_eq!(looks(&[look(0, true, &[]), look(2, true, &[])], false), (2, 2));
+        // Models alone, as in grafting.
+        assert_eq!(looks(&[look(2, false, &[]), look(2, false, &[])], false), (4, 0));
+        // Nothing before stage II has begun.
+        assert_eq!(looks(&[look(0, true, &[]), look(0, true, &[1])], true), (1, 2));
+        // Cycles 4, 8 and 12 with windows of 5, 10 and 20: 1, 2 and 3 different means.
+        let windows = [&[4, 4, 4], &[5, 8, 8], &[5, 10, 12]].map(|w| look(0, true, w));
+        assert_eq!(looks(&windows, true), (6, 3));
     }
 }

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::cell::Cell;
-use super::entry::{Entry, LONGEST, PLACES, slug};
+use super::entry::{Entry, LONGEST, PLACES, mistake_in, slug};
 use super::keys::{keys_of, text_at, value_at};
+use super::source::Source;
 use crate::failure::Failure;
 
 /// What is compared, as it is written.
@@ -47,6 +48,9 @@ pub(super) struct Spec {
     /// Published figures by data set, network and method.
     #[serde(default)]
     pub(super) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
+    /// Its text, for messages.
+    #[serde(skip)]
+    pub(super) source: Source,
 }
 
 /// Top-1 alone, or both.
@@ -84,9 +88,18 @@ impl From<Figure> for Published {
 impl Spec {
     /// Reads a comparison's text; `path` is for messages.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
-        let wrong = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
-        let spec: Self =
-            toml::from_str(text).map_err(|error| wrong(hwa_train::mistake_in(text, &error)))?;
+        let source = Source::new(path, text);
+        let read = toml::from_str(text);
+        let read = read.map_err(|error| source.mistake(hwa_train::mistake_in(text, &error)));
+        let spec = Self { source, ..read? };
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Each key by itself.
+    fn check(&self) -> Result<(), Failure> {
+        let spec = self;
+        let wrong = |key: &str, reason: String| spec.source.mistake_at(key, reason);
         for (key, length) in [
             ("methods", spec.methods.len()),
             ("networks", spec.networks.len()),
@@ -95,7 +108,7 @@ impl Spec {
             ("budgets", spec.budgets.len()),
         ] {
             if length == 0 {
-                return Err(wrong(format!("`{key}` must name at least one, found none")));
+                return Err(wrong(key, format!("`{key}` must name at least one, found none")));
             }
         }
         for (key, again) in [
@@ -109,36 +122,57 @@ impl Spec {
             ),
         ] {
             if let Some(again) = again {
-                return Err(wrong(format!("`{key}` must name each once, found {again} again")));
+                let reason = format!("`{key}` must name each once, found {again} again");
+                return Err(wrong(key, reason));
             }
         }
         let found = &spec.name;
         if slug(found).is_empty() || found.contains(['/', '\\']) || found.len() > LONGEST {
-            return Err(wrong(format!("`name` must be the name of a folder, found {found:?}")));
+            let reason = format!("`name` must be the name of a folder, found {found:?}");
+            return Err(wrong("name", reason));
         }
         // Whole numbers of TOML have a sign.
         if let Some(seed) = spec.seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
             let reason = format!("`seeds` must be at most {}, found {seed}", i64::MAX);
-            return Err(wrong(reason));
+            return Err(wrong("seeds", reason));
         }
         if let Some((key, place)) =
             PLACES.iter().find(|(key, _)| value_at(&spec.experiment, key).is_some())
         {
             let key = key.join(".");
-            return Err(wrong(format!("`{key}` stands in `{place}`, found in `experiment`")));
+            let reason = format!("`{key}` stands in `{place}`, found in `experiment`");
+            return Err(wrong(&format!("experiment.{key}"), reason));
+        }
+        if let Some((key, reason)) = mistake_in(&spec.experiment) {
+            let reason = format!("in [experiment]: {reason}");
+            return Err(wrong(&format!("experiment.{key}"), reason));
         }
         let published = spec.paper.values().flat_map(|n| n.values()).flat_map(|m| m.values());
         let published = published.map(|figure| Published::from(*figure));
         let mut percentages = published.flat_map(|figure| [figure.top1, figure.top5]).flatten();
         if let Some(found) = percentages.find(|value| !(0.0..=100.0).contains(value)) {
-            return Err(wrong(format!("figures of `paper` must be from 0 to 100, found {found}")));
+            let reason = format!("figures of `paper` must be from 0 to 100, found {found}");
+            return Err(wrong("paper", reason));
         }
-        Ok(spec)
+        Ok(())
     }
 
     /// What stands in the file of the experiments, for a reader of the table: what all have in
-    /// common, and what is special about each entry, under its label.
-    pub(super) fn described(&self) -> Vec<String> {
+    /// common, and what is special about each entry, under its label. Keys that are set have no
+    /// value here.
+    pub(super) fn described(&self, sets: &[String]) -> Vec<String> {
+        let set = |key: &str| {
+            let budget = ["schedule.epochs", "schedule.steps"];
+            sets.iter().filter_map(|set| set.split_once('=')).any(|(name, _)| {
+                let name = name.trim();
+                let below = key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+                name == key || below || (budget.contains(&name) && budget.contains(&key))
+            })
+        };
+        let keys_of = |table: &Table| -> Vec<String> {
+            let own = keys_of(table).into_iter().filter(|(key, _)| !set(key));
+            own.map(|(key, value)| format!("{key} = {value}")).collect()
+        };
         let mut lines = Vec::new();
         let common = keys_of(&self.experiment);
         if !common.is_empty() {
@@ -150,8 +184,10 @@ impl Spec {
             for (key, _) in &PLACES {
                 label = label.or_else(|| text_at(keys, key));
             }
-            if let Some(label) = label.filter(|_| !keys.contains_key("outer_of")) {
-                lines.push(format!("{label}: {}.", keys_of(keys).join(", ")));
+            let own = keys_of(keys);
+            if let Some(label) = label.filter(|_| !keys.contains_key("outer_of") && !own.is_empty())
+            {
+                lines.push(format!("{label}: {}.", own.join(", ")));
             }
         }
         lines
@@ -172,22 +208,8 @@ pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     numbered.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
 
-/// A comparison to test with.
 #[cfg(test)]
-pub(super) mod example {
-    pub(in super::super) const TEXT: &str = r#"
-name = "mine"
-seeds = [1, 2]
-methods = ["sgd", { label = "HWA", method = "hwa", hwa = { num_models = 3 } }]
-networks = ["resnet8", { model = { name = "resnet20" }, optimizer = { rate = 0.05 } }]
-datasets = ["digits"]
-[experiment]
-schedule = { epochs = 4 }
-hwa = { window_length = 2 }
-[paper.digits.resnet20]
-HWA = 70.79
-"#;
-}
+pub(super) mod example;
 
 #[cfg(test)]
 mod tests {
@@ -202,6 +224,11 @@ mod tests {
             "resnet20: model.name = resnet20, optimizer.rate = 0.05.",
             "HWA: hwa.num_models = 3, method = hwa.",
         ];
-        assert_eq!(spec.described(), expected);
+        assert_eq!(spec.described(&[]), expected);
+        let sets = ["schedule.steps=5", "optimizer.rate = 1", "hwa={}"].map(str::to_owned);
+        assert_eq!(
+            spec.described(&sets),
+            ["resnet20: model.name = resnet20.", "HWA: method = hwa."]
+        );
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn train(arguments: &Train, launch: Launch) -> Result<(), Failure> {
         // How the command was used is the matter of no rank.
         Ok(Err((failure @ Failure::Usage(_), 0))) => world.abort(failure.report_code().into()),
         Ok(Err((failure, rank))) => {
-            let code = failure.on(&called(rank, Some(&host))).report_code();
+            let code = failure.of(&called(rank, Some(&host))).report_code();
             world.abort(code.into())
         }
         // The hook has said what there is to say.

@@ -73,6 +73,12 @@ impl Experiment {
             let reason = format!("must lie between 1 and {cycles}, found {wrong}");
             return Err(value("checkpoints.inner_cycles", reason));
         }
+        let (period, budget) = (self.lookahead.period, settings.plan.max_steps);
+        if self.method == Method::Lookahead && period > budget {
+            // The slow weights would be those that it began with.
+            let reason = format!("must be at most the budget of {budget} steps, found {period}");
+            return Err(value("lookahead.period", reason));
+        }
         if self.evaluate.train_images.is_some() && settings.candidates == Candidates::Models {
             let reason = "needs a method whose result is an average, found `fg`";
             return Err(value("evaluate.train_images", reason));

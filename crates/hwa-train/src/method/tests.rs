@@ -192,6 +192,10 @@ fn what_a_method_cannot_do_is_an_error() {
         (["method=repr", "repr.share=0.6"], "`repr.share` must be from 0 to 0.5"),
         (["method=ema", "ema.decay=1"], "`ema.decay` must be at least 0 and below 1"),
         (["method=lookahead", "lookahead.alpha=0"], "`lookahead.alpha` must be above 0"),
+        (
+            ["method=lookahead", "lookahead.period=501"],
+            "`lookahead.period` must be at most the budget of 500 steps, found 501",
+        ),
         (["method=sgdr", "schedule.kind=cosine"], "expected restarts"),
         (["method=sgdr", "schedule.period=100%"], "`schedule.period` must be below"),
         (

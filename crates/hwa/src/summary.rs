@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hwa_core::{Choice, WindowSpec};
-use hwa_train::{Levels, Summary};
+use hwa_train::{Experiment, Levels, Summary};
 use serde_json::{Value, json};
 
 use crate::console::{counted, percent};
@@ -129,7 +129,12 @@ fn times(summary: &Summary, models: usize) -> String {
 }
 
 /// What a program reads. Its fields stay as they are.
-pub(crate) fn json_summary(run: &Path, summary: &Summary, unreadable: usize) -> Value {
+pub(crate) fn json_summary(
+    run: &Path,
+    experiment: &Experiment,
+    summary: &Summary,
+    unreadable: usize,
+) -> Value {
     let levels = |levels: &Levels| {
         json!({
             "inner": levels.inner_top1(),
@@ -140,6 +145,8 @@ pub(crate) fn json_summary(run: &Path, summary: &Summary, unreadable: usize) -> 
     };
     json!({
         "run": run.display().to_string(),
+        "method": experiment.method.name(),
+        "seed": experiment.seed,
         "seconds": summary.time.seconds,
         "chosen_cycle": summary.chosen.map(|c| c.cycle),
         "validation": levels(&summary.validation),

@@ -89,6 +89,7 @@ fn training_ends_with_one_json_object() {
     assert_eq!(result["run"], run.display().to_string());
     assert!(result["seconds"].as_f64().unwrap() > 0.0);
     assert!((1..=3).contains(&result["chosen_cycle"].as_u64().unwrap()));
+    assert_eq!((&result["method"], &result["seed"]), (&"hwa".into(), &1.into()));
     for split in ["validation", "test"] {
         for level in ["inner", "outer", "hwa"] {
             let top1 = result[split][level].as_f64().unwrap();

@@ -304,6 +304,8 @@ fn an_interrupted_comparison_goes_on_to_the_same_bits() {
         if signal == "-INT" {
             failed(&output, 130, "interrupted; the same command goes on");
             assert!(text(&output.stderr).contains("saved: "), "{}", text(&output.stderr));
+            let dry = succeeded(&place.compare(&["--dry-run"]).output().unwrap());
+            assert!(dry.contains(" to train, 2 of them begun already"), "{dry}");
         }
         let unfinished = |method: &str| {
             let run = format!("runs/short/digits/resnet8/{method}/seed1/summary.json");

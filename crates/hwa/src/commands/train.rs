@@ -117,7 +117,8 @@ impl Planned {
         let curves = pages::record(dir.path(), "").map(|record| sparkline::curves(&record));
         let also = (self.offers(), curves.as_deref().unwrap_or_default());
         let text = describe(dir.path(), summary, &self.settings.plan.windows, also);
-        show(arguments, &text, json_summary(dir.path(), summary, left_out.len()));
+        let json = json_summary(dir.path(), &self.experiment, summary, left_out.len());
+        show(arguments, &text, json);
     }
 }
 

@@ -140,14 +140,23 @@ fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
         ]);
     }
     give(format_args!(
-        "{title}: {} of {all} runs to train\n\n{}\n\
+        "{title}: {} of {all} runs to train{}\n\n{}\n\
          hwa bench step --model MODEL tells images a second. Most of the disk is the weights of \
          every cycle:\n--set checkpoints.outer_every=N keeps every n-th.{}",
         jobs.len(),
+        begun(&jobs),
         aligned(&rows),
         known_before(plan, &jobs).map_or_else(String::new, |told| format!("\n{told}"))
     ));
     Ok(())
+}
+
+/// That some of these only have to be finished, if it is so.
+fn begun(jobs: &[Job]) -> String {
+    match jobs.iter().filter(|job| job.has_begun()).count() {
+        0 => String::new(),
+        count => format!(", {count} of them begun already"),
+    }
 }
 
 /// That figures of some of these are there already, if it is so.

@@ -22,6 +22,8 @@ use crate::terminal::Voice;
 const PULSE: Duration = Duration::from_millis(100);
 /// The exit code of a run that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// What a process that fails begins with, when it says why.
+const ERROR: &str = "error: ";
 
 /// A run that is to be trained.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +58,11 @@ impl Job {
     /// Its run directory.
     pub(in crate::commands) fn into_dir(self) -> PathBuf {
         self.dir
+    }
+
+    /// Whether there is a state that it goes on from.
+    pub(super) fn has_begun(&self) -> bool {
+        hwa_train::has_state(&self.dir)
     }
 }
 
@@ -329,7 +336,25 @@ fn last_error(log: &Path, from: u64) -> Option<String> {
     file.seek(SeekFrom::Start(from)).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let (_, last) = text.rsplit_once("error: ")?;
-    Some(last.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; "))
+    reason(&String::from_utf8_lossy(&bytes))
+}
+
+/// The last line that begins as an error does, and what stands below it.
+fn reason(told: &str) -> Option<String> {
+    let lines: Vec<&str> = told.lines().filter(|line| !line.is_empty()).collect();
+    let begin = lines.iter().rposition(|line| line.starts_with(ERROR))?;
+    let all = lines[begin..].join("; ");
+    all.strip_prefix(ERROR).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_last_line_that_begins_as_an_error() {
+        let told = "cycle 1\nerror: the disk\n\nerror: data/error: x.png: cut\n\nresume it\n";
+        assert_eq!(reason(told).unwrap(), "data/error: x.png: cut; resume it");
+        assert_eq!(reason("cycle 1\nthe last error: none\n"), None);
+    }
 }

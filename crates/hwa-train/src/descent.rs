@@ -8,7 +8,7 @@ use crate::replica::{Replica, ReplicaError, RunningStatistics, Step, StepStats};
 /// Keeps a gradient of zero from being divided by.
 const SMALLEST_NORM: f64 = 1e-12;
 
-/// How a step descends. Every method can use either.
+/// How a step descends. Every method can use either, but RePr, which is plain.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Descent {
     /// Along the gradient of the batch where the weights are.

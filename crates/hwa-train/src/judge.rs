@@ -361,7 +361,8 @@ impl Judge<'_> {
     }
 
     /// When to look again. Work is counted in images that pass forward; a training
-    /// step costs three of them for each image.
+    /// step costs three of them for each image, as if SAM's were plain: methods that make the
+    /// same steps are looked at in the same cycles.
     fn next_due(&self, cycle: &Cycle, work: u64) -> usize {
         let settings = self.bench.settings;
         match settings.evaluate.every {

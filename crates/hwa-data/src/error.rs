@@ -39,7 +39,7 @@ pub enum DataError {
     /// A file of a data set is not where it should be.
     #[error(
         "{dataset}: `{}` is missing{}; download and unpack {archive}, then name the folder \
-         or set HWA_DATA_DIR",
+         (`data.dir`, or --data-dir) or set HWA_DATA_DIR",
         path.display(),
         elsewhere(also_looked_in)
     )]
@@ -55,7 +55,9 @@ pub enum DataError {
     },
 
     /// No folder was named, and none can be found from the environment.
-    #[error("{dataset}: no folder to look in; name one or set HWA_DATA_DIR")]
+    #[error(
+        "{dataset}: no folder to look in; name one (`data.dir`, or --data-dir) or set HWA_DATA_DIR"
+    )]
     NoFolder {
         /// The data set asked for.
         dataset: &'static str,

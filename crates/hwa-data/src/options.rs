@@ -102,6 +102,13 @@ impl ViewOptions {
         if transform.augment.crop == Crop::Resized {
             transform.side.get_or_insert(image.height.min(image.width));
         }
+        let whole = transform.resize.or(transform.side).unwrap_or(image.height.min(image.width));
+        if let Crop::Random { pad } = transform.augment.crop
+            && pad > whole
+        {
+            let reason = format!("is {pad}, expected at most the side of the image, {whole}");
+            return Err(DataError::BadOption { key: "data.pad", reason });
+        }
         transform.augment.flip = self.flip.unwrap_or(transform.augment.flip);
         transform.augment.cutout = self.cutout.unwrap_or(transform.augment.cutout);
         if let (Some(resize), Some(side)) = (transform.resize, transform.side)
@@ -173,6 +180,17 @@ mod tests {
         let options = ViewOptions::default();
         assert_eq!(options.applied(large(), LARGE).unwrap(), large());
         assert_eq!(options.applied(small(), SMALL).unwrap(), small());
+    }
+
+    #[test]
+    fn an_image_is_padded_by_its_side_at_most() {
+        let padded = |pad: usize| {
+            let options = ViewOptions { pad: Some(pad), ..ViewOptions::default() };
+            options.applied(small(), SMALL)
+        };
+        assert_eq!(padded(32).unwrap().augment.crop, Crop::Random { pad: 32 });
+        let message = padded(33).unwrap_err().to_string();
+        assert!(message.contains("data.pad") && message.contains("at most the side"), "{message}");
     }
 
     #[test]

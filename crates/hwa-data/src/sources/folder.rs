@@ -28,7 +28,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     validation_examples: None,
     test_examples: None,
     licence: "yours",
-    citation: "yours",
+    citation: "none",
     folder: Some("."),
     archive: None,
     locate: |dir| folder(dir).map(drop),

@@ -5,11 +5,16 @@ use crate::experiment::{Experiment, Method};
 use crate::parse::ExperimentError;
 use crate::settings::{Candidates, Settings};
 
+/// Each is a thread, and all meet every cycle: more is a mistake in writing.
+const MOST_MODELS: usize = 4096;
+
 impl Experiment {
     /// Each by itself.
     pub(super) fn check_numbers(&self) -> Result<(), ExperimentError> {
         // It names a folder under runs/, and nothing outside of it.
-        if self.name.trim().is_empty() || self.name.contains(['/', '\\']) || self.name == ".." {
+        let is_line = !self.name.contains(|letter: char| letter.is_control());
+        let is_inside = !self.name.contains(['/', '\\']) && !self.name.trim_matches('.').is_empty();
+        if self.name.trim().is_empty() || !is_line || !is_inside {
             let reason = format!("must be the name of a folder, found {:?}", self.name);
             return Err(value("name", reason));
         }
@@ -23,6 +28,11 @@ impl Experiment {
             };
             Err(value(key, format!("must be {expected}, found {found}")))
         };
+        let models = self.num_models();
+        if models.get() > MOST_MODELS {
+            let reason = format!("must be at most {MOST_MODELS}, found {models}");
+            return Err(value("hwa.num_models", reason));
+        }
         let momentum = self.optimizer.momentum;
         if !(0.0..1.0).contains(&momentum) {
             let reason = format!("must be at least 0 and below 1, found {momentum}");

@@ -9,6 +9,9 @@ use crate::experiment::{Budget, Experiment};
 use crate::parse::ExperimentError;
 use crate::span::Span;
 
+/// Rates and shares are exact up to here: counted in `f64`.
+const MOST_STEPS: u64 = 1 << 53;
+
 /// An epoch and the budget.
 pub(super) struct Lengths {
     pub(super) per_epoch: u64,
@@ -38,13 +41,17 @@ impl Experiment {
         if table.epochs.is_some() && table.steps.is_some() {
             return Err(value("schedule.steps", "and `schedule.epochs` exclude each other"));
         }
-        let steps = match (table.epochs, table.steps) {
-            (_, Some(steps)) => steps.get(),
+        let (steps, key) = match (table.epochs, table.steps) {
+            (_, Some(steps)) => (steps.get(), "schedule.steps"),
             (epochs, None) => {
                 let epochs = epochs.map_or(DEFAULT_EPOCHS, NonZeroU64::get);
-                epochs.saturating_mul(per_epoch)
+                (epochs.saturating_mul(per_epoch), "schedule.epochs")
             }
         };
+        if steps > MOST_STEPS {
+            let reason = format!("must be at most {MOST_STEPS} steps, found {steps} or more");
+            return Err(value(key, reason));
+        }
         let each = match self.budget {
             Budget::PerModel => steps,
             Budget::Total => steps / self.gradients_per_step(),

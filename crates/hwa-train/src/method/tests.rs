@@ -111,6 +111,13 @@ fn a_kind_that_is_left_out_changes_no_other_method() {
 fn impossible_values_name_their_key() {
     for (set, expected) in [
         ("name=../x", "`name` must be the name of a folder, found \"../x\""),
+        ("name=...", "`name` must be the name of a folder, found \"...\""),
+        ("name=\"a\\nb\"", "`name` must be the name of a folder, found \"a\\nb\""),
+        ("hwa.num_models=5000", "`hwa.num_models` must be at most 4096, found 5000"),
+        (
+            "schedule.epochs=9007199254740992",
+            "`schedule.epochs` must be at most 9007199254740992 steps, found 45035996273704960",
+        ),
         ("schedule.warmup=500", "must be shorter than the budget of 500 steps, found 500"),
         (
             "optimizer.rate=0.0",
@@ -132,6 +139,8 @@ fn impossible_values_name_their_key() {
     }
     let both = error(&["schedule.steps=9", "schedule.epochs=3"]);
     assert!(both.contains("`schedule.steps` and `schedule.epochs` exclude each other"));
+    let steps = error(&["schedule.steps=9007199254740993"]);
+    assert!(steps.contains("`schedule.steps` must be at most 9007199254740992 steps"), "{steps}");
     let late = error(&["method=swa", "swa.start=100%"]);
     assert!(late.contains("must leave a cycle for stage II"), "{late}");
     let curve = error(&["evaluate.test_curve=true", "checkpoints.outer_every=2"]);

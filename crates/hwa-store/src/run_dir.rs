@@ -72,7 +72,9 @@ impl RunDir {
             return Err(StoreError::NotARun { path: path.to_owned(), missing: EXPERIMENT });
         }
         let run = Self::locked(path)?;
+        // A folder that somebody removed is an empty one.
         for folder in [run.path.clone(), run.state(), run.checkpoints_folder(), run.report()] {
+            fs::create_dir_all(&folder).map_err(StoreError::io("create", &folder))?;
             remove_partial_files(&folder)?;
         }
         Ok(run)
@@ -212,6 +214,19 @@ mod tests {
             assert!(message.starts_with(&format!("{} {expected}", folder.path().display())));
             assert!(folder.path().join(part).exists());
         }
+    }
+
+    #[test]
+    fn folders_that_were_removed_are_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path()).unwrap();
+        fs::write(run.experiment(), "").unwrap();
+        drop(run);
+        for name in FOLDERS {
+            fs::remove_dir(folder.path().join(name)).unwrap();
+        }
+        drop(RunDir::open(folder.path()).unwrap());
+        assert!(FOLDERS.iter().all(|name| folder.path().join(name).is_dir()));
     }
 
     #[test]

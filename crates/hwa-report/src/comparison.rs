@@ -416,6 +416,9 @@ mod tests {
         assert_eq!(tables[1].rows[1][3], "3, 1 diverged");
         assert!(with.legend().iter().any(|line| line.starts_with("Diverged: ")));
         assert_eq!(table(None).tables()[0].rows[0][2], "top-5");
+        let (one, other) = (row("resnet20", "CA", &[70.0]), row("resnet20", "HWA", &[69.999]));
+        let near = Comparison { reference: Some("CA".to_owned()), ..comparison(vec![one, other]) };
+        assert_eq!(near.tables()[0].rows[2][2], "+0.00");
     }
 
     #[test]

@@ -482,6 +482,30 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
     );
     let mut none = Command::new(env!("CARGO_BIN_EXE_hwa"));
     failed(&none.args(["compare", "table9"]).output().unwrap(), 2, "one of table1, table2");
+    let mut trained = Command::new(env!("CARGO_BIN_EXE_hwa"));
+    let comparison = place.path("c.toml");
+    let output = trained.arg("train").arg(&comparison).output().unwrap();
+    failed(&output, 2, " is a comparison, no experiment: hwa compare ");
+}
+
+/// A run of which a part is gone has no figures.
+#[test]
+fn a_damaged_run_is_named_with_the_way_back() {
+    let place = Place::new(SHORT);
+    let only = ["--seeds", "1", "--only", "CA"];
+    succeeded(&place.compare(&only).output().unwrap());
+    let run = place.path("runs/short/digits/resnet8/ca/seed1");
+    for name in ["events.jsonl", "summary.json", "experiment.toml"] {
+        let path = run.join(name);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+        let output = place.compare(&only).output().unwrap();
+        failed(&output, 2, "CA, seed 1: ");
+        failed(&output, 2, name);
+        failed(&output, 2, "remove ");
+        fs::write(&path, whole).unwrap();
+    }
+    succeeded(&place.compare(&only).output().unwrap());
 }
 
 #[test]

@@ -304,7 +304,9 @@ fn spread(spread: Option<Spread>) -> String {
 
 /// A mean difference and its standard error, and how many of the runs have a partner if not all.
 fn difference(over: Spread, runs: usize) -> String {
-    let mut text = format!("{:+.2}", over.mean);
+    // Never -0.00.
+    let mean = (over.mean * 100.0).round() / 100.0 + 0.0;
+    let mut text = format!("{mean:+.2}");
     if let Some(error) = over.error() {
         let _ = write!(text, " ± {error:.2}");
     }

@@ -150,8 +150,8 @@ pub(crate) struct Planned {
 
 /// How much an experiment is.
 pub(crate) struct Work {
-    /// Steps of each model.
-    pub(crate) steps: u64,
+    /// Images that each model sees.
+    pub(crate) images: u64,
     /// About how many bytes on disk.
     pub(crate) disk: u64,
 }
@@ -187,8 +187,11 @@ impl Planned {
         };
         let planned = Self::with(asked, false, sources)?;
         let parameters = planned.spec.cost(opened::task(&planned.source))?.parameters;
+        let (all, batch) = (planned.source.splits.train.len(), planned.settings.batch);
+        let epochs = planned.settings.plan.max_steps.get() as f64
+            / hwa_data::steps_per_epoch(all, batch).max(1) as f64;
         Ok(Work {
-            steps: planned.settings.plan.max_steps.get(),
+            images: (epochs * all as f64).round() as u64,
             disk: DiskUse::estimated(&planned.settings, parameters).total(),
         })
     }

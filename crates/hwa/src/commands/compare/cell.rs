@@ -293,7 +293,7 @@ mod tests {
                 "{ label = \"a\", outer_of = \"b\" }",
                 "`outer_of` must be one of sgd, HWA, found \"b\"",
             ),
-            ("{ label = \"a\", outer_of = 3 }", "`outer_of` must be one of sgd, HWA, found \"\""),
+            ("{ label = \"a\", outer_of = 3 }", "`outer_of` must be one of sgd, HWA, found 3"),
             ("{ outer_of = \"HWA\" }", "the entry `outer_of = \"HWA\"` needs a `label`"),
             (
                 "{ label = \"a\", outer_of = \"sgd\" }",
@@ -372,6 +372,19 @@ mod tests {
         let expected = "`method` stands in `methods`, found in `experiment`";
         assert!(error(&common).contains(expected), "{}", error(&common));
         let paper = TEXT.replace("70.79", "nan");
-        assert!(error(&paper).contains("from 0 to 100, found NaN"), "{}", error(&paper));
+        let expected = "`paper.digits.resnet20.HWA` must be from 0 to 100, found NaN";
+        assert!(error(&paper).contains(expected), "{}", error(&paper));
+        let experiment = "name = \"a\"\n[model]\nname = \"resnet8\"\n";
+        starts(experiment, "c.toml is an experiment, no comparison: hwa train c.toml");
+        let name = TEXT.replace("\"mine\"", "\"mi\\nne\"");
+        assert!(error(&name).contains("`name` must be the name of a folder"), "{}", error(&name));
+        for (key, value) in [("title", "\"a\\nb\""), ("notes", "[\"a\", \"b\\tc\"]")] {
+            let text = format!("{key} = {value}\n{TEXT}");
+            let expected = format!("line 1: `{key}` must be a line, found ");
+            assert!(error(&text).contains(&expected), "{}", error(&text));
+        }
+        let window = TEXT.replace("[\"sgd\",", "[{ label = \"HWA, I = 5\", method = \"sgd\" },");
+        let expected = "\"HWA, I = 5\" is what a row of a window of \"HWA\" is called";
+        assert!(error(&window).contains(expected), "{}", error(&window));
     }
 }

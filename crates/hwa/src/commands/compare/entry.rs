@@ -163,6 +163,15 @@ pub(super) fn compared(methods: &[Entry], source: &Source) -> Result<Vec<Compare
     };
     let compared: Vec<Compared> = numbered().map(compare).collect::<Result<_, _>>()?;
     ensure_labels_differ(compared.iter().map(|c| c.entry.clone()).collect(), METHODS.1, source)?;
+    for Compared { entry, .. } in &compared {
+        let is_row_of =
+            |other: &&Labelled| entry.label.starts_with(&format!("{}, I = ", other.label));
+        if let Some(other) = trained.iter().find(is_row_of) {
+            let (this, other) = (&entry.label, &other.label);
+            let reason = format!("{this:?} is what a row of a window of {other:?} is called");
+            return Err(source.mistake_at(&entry.place, reason));
+        }
+    }
     Ok(compared)
 }
 
@@ -174,11 +183,13 @@ fn outer_weights(
     source: &Source,
 ) -> Result<Compared, Failure> {
     let wrong = |reason: String| source.mistake_at(&format!("{}.{index}", METHODS.1), reason);
-    let of = keys.get("outer_of").and_then(Value::as_str).unwrap_or_default();
-    let Some(trains) = trained.iter().find(|entry| entry.label == of) else {
-        let known = labels(trained);
-        return Err(wrong(format!("`outer_of` must be one of {known}, found {of:?}")));
+    let found = keys.get("outer_of");
+    let named = |entry: &&Labelled| found.and_then(Value::as_str) == Some(&entry.label);
+    let Some(trains) = trained.iter().find(named) else {
+        let (known, found) = (labels(trained), found.map_or_else(String::new, Value::to_string));
+        return Err(wrong(format!("`outer_of` must be one of {known}, found {found}")));
     };
+    let of = &trains.label;
     if let Some(other) = keys.keys().find(|key| !["label", "outer_of"].contains(&key.as_str())) {
         return Err(wrong(format!(
             "an entry with `outer_of` has a `label` and nothing else, found `{other}`"
@@ -191,7 +202,7 @@ fn outer_weights(
     let mut whole = trains.keys.clone();
     whole.insert("label".to_owned(), label.clone());
     let entry = Entry::Keys(whole).labelled(METHODS, index, source)?;
-    Ok(Compared { entry, outer_of: Some(of.to_owned()) })
+    Ok(Compared { entry, outer_of: Some(of.clone()) })
 }
 
 /// The labels of entries, for a message.

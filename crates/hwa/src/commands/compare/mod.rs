@@ -100,9 +100,12 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
         if path.exists() {
             return Failure::Usage(anyhow::anyhow!("{error}"));
         }
+        if name.contains(['/', '\\', '.']) {
+            return Failure::Usage(anyhow::anyhow!("{error}"));
+        }
         let known: Vec<&str> = presets::PRESETS.iter().map(|preset| preset.name).collect();
         let known = known.join(", ");
-        Failure::Usage(anyhow::anyhow!("{error}; a table of the paper is one of {known}"))
+        Failure::usage(format!("there is no file {name:?}; a table of the paper is one of {known}"))
     })?;
     Ok((text, path))
 }

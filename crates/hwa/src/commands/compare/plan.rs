@@ -235,12 +235,12 @@ impl Plan {
         self.out.join(&cell.folder).join(format!("seed{seed}"))
     }
 
-    /// Makes sure that the runs that there are are of these experiments.
+    /// Makes sure that the runs that there are are of these experiments, and whole.
     pub(in crate::commands) fn check_runs(&self) -> Result<(), Failure> {
         let (mut first, mut more) = (None, 0);
         for (cell, _) in self.cells.iter().zip(&self.known).filter(|(_, known)| **known) {
             for seed in &self.spec.seeds {
-                match self.check_run(cell, *seed) {
+                match self.checked_run(cell, *seed) {
                     Err(failure) if first.is_none() => first = Some(failure),
                     Err(_) if cell.outer_of.is_none() => more += 1,
                     _ => {}
@@ -260,9 +260,10 @@ impl Plan {
 
     /// The figures of a run that is finished, here or elsewhere, or was before its folder went.
     fn figures(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
-        match results::read(&self.dir(cell, seed), seed)? {
+        let is_finished = self.dir(cell, seed).join("summary.json").is_file();
+        let run = if is_finished { self.checked_run(cell, seed)? } else { None };
+        match run {
             Some(run) => {
-                self.check_run(cell, seed)?;
                 Ok(if cell.outer_of.is_some() { run.without_windows() } else { Some(run) })
             }
             None => {
@@ -278,23 +279,31 @@ impl Plan {
         Ok(here || self.elsewhere.run(cell, seed)?.is_some())
     }
 
-    fn check_run(&self, cell: &Cell, seed: u64) -> Result<(), Failure> {
+    /// Makes sure that a run that is there is one of this cell; its figures, if it is finished.
+    fn checked_run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
         let dir = self.dir(cell, seed);
         if !dir.join("experiment.toml").is_file() && !dir.join("summary.json").is_file() {
-            return Ok(());
+            return Ok(None);
         }
-        let (text, path) = stored_experiment(&dir)?;
+        let label = cell.label();
+        let damaged = |failure: Failure| {
+            let place = dir.display();
+            Failure::usage(format!(
+                "{label}, seed {seed}: {failure}; remove {place} to train it again"
+            ))
+        };
+        let (text, path) = stored_experiment(&dir).map_err(damaged)?;
         let mut cell = cell.clone();
         cell.experiment.evaluate.test_curve &= !self.has_no_curve(seed);
         let checked = Experiment::parse(&text, &path, &[]).map_err(Failure::from);
         let checked = checked.and_then(|stored| cell.ensure_trained_by(&stored, &dir, seed));
         checked.map_err(|failure| {
-            let label = cell.label();
             Failure::usage(format!(
                 "{label}, seed {seed}: {failure}; remove that run, give the entry another label, \
                  or choose another --out"
             ))
-        })
+        })?;
+        results::read(&dir, seed).map_err(damaged)
     }
 }
 

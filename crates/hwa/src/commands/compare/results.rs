@@ -12,19 +12,17 @@ use crate::commands::train::identity;
 use crate::failure::Failure;
 use crate::opened::stored_experiment;
 
-/// Reads a run's figures; nothing, if it is not finished.
+/// Reads a run's figures; nothing, if it is not finished. A run that is damaged has none.
 pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure> {
     let path = run.join("summary.json");
     if !path.is_file() {
         return Ok(None);
     }
     let json = |source| StoreError::Json { path: path.clone(), source };
-    let summary = serde_json::from_str(&read_to_string(&path)?).map_err(json);
-    let summary: Summary =
-        summary.map_err(|error| Failure::usage(format!("{error}; remove that run to train it")))?;
+    let summary: Summary = serde_json::from_str(&read_to_string(&path)?).map_err(json)?;
     let Some((chosen, validation)) = summary.test.chosen.zip(summary.validation.chosen) else {
         let reason = format!("{}: nothing was chosen", path.display());
-        return Err(Failure::Run(anyhow::Error::msg(reason)));
+        return Err(Failure::usage(reason));
     };
     let Extent { models, lost, steps, looks } = extent(&run.join("events.jsonl"))?;
     let (machines, commits) = origin(&run.join("environment.json"));
@@ -150,6 +148,7 @@ impl Looks {
 fn extent(events: &Path) -> Result<Extent, Failure> {
     let mut extent = Extent::default();
     let mut has_windows = false;
+    let mut is_whole = false;
     for line in read_to_string(events)?.lines() {
         match serde_json::from_str(line) {
             Ok(Event::Started(started)) => {
@@ -159,10 +158,14 @@ fn extent(events: &Path) -> Result<Extent, Failure> {
             Ok(Event::CycleEnded(ended)) => extent.steps = ended.step,
             Ok(Event::Judged(judged)) => extent.looks.add(&judged, has_windows),
             Ok(Event::ReplicaLost { .. }) => extent.lost += 1,
+            Ok(Event::Finished(_)) => is_whole = extent.models > 0,
             _ => {}
         }
     }
-    Ok(extent)
+    match is_whole {
+        true => Ok(extent),
+        false => Err(Failure::usage(format!("{}: it is not whole", events.display()))),
+    }
 }
 
 /// How a run ended that is not finished, if it has diverged.

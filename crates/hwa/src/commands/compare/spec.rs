@@ -13,6 +13,7 @@ use super::entry::{Entry, LONGEST, PLACES, mistake_in, slug};
 use super::keys::{keys_of, text_at, value_at};
 use super::source::Source;
 use crate::failure::Failure;
+use crate::file_kind::FileKind;
 
 /// What is compared, as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -89,6 +90,12 @@ impl Spec {
     /// Reads a comparison's text; `path` is for messages.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
         let source = Source::new(path, text);
+        if FileKind::of(text) == Some(FileKind::Experiment) {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "{path} is an experiment, no comparison: hwa train {path}"
+            )));
+        }
         let read = toml::from_str(text);
         let read = read.map_err(|error| source.mistake(hwa_train::mistake_in(text, &error)));
         let spec = Self { source, ..read? };
@@ -127,9 +134,22 @@ impl Spec {
             }
         }
         let found = &spec.name;
-        if slug(found).is_empty() || found.contains(['/', '\\']) || found.len() > LONGEST {
+        let is_line = !found.contains(char::is_control);
+        let is_inside = !slug(found).is_empty() && !found.contains(['/', '\\']);
+        if !is_inside || !is_line || found.len() > LONGEST {
             let reason = format!("`name` must be the name of a folder, found {found:?}");
             return Err(wrong("name", reason));
+        }
+        // They are items of a list.
+        for (key, text) in spec
+            .title
+            .iter()
+            .map(|title| ("title", title))
+            .chain(spec.notes.iter().map(|n| ("notes", n)))
+        {
+            if text.contains(char::is_control) {
+                return Err(wrong(key, format!("`{key}` must be a line, found {text:?}")));
+            }
         }
         // Whole numbers of TOML have a sign.
         if let Some(seed) = spec.seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
@@ -147,12 +167,23 @@ impl Spec {
             let reason = format!("in [experiment]: {reason}");
             return Err(wrong(&format!("experiment.{key}"), reason));
         }
-        let published = spec.paper.values().flat_map(|n| n.values()).flat_map(|m| m.values());
-        let published = published.map(|figure| Published::from(*figure));
-        let mut percentages = published.flat_map(|figure| [figure.top1, figure.top5]).flatten();
-        if let Some(found) = percentages.find(|value| !(0.0..=100.0).contains(value)) {
-            let reason = format!("figures of `paper` must be from 0 to 100, found {found}");
-            return Err(wrong("paper", reason));
+        self.check_figures()
+    }
+
+    /// Published figures are percentages.
+    fn check_figures(&self) -> Result<(), Failure> {
+        for (dataset, by_network) in &self.paper {
+            for (network, by_method) in by_network {
+                for (method, figure) in by_method {
+                    let Published { top1, top5 } = Published::from(*figure);
+                    let mut found = [top1, top5].into_iter().flatten();
+                    if let Some(found) = found.find(|value| !(0.0..=100.0).contains(value)) {
+                        let key = format!("paper.{dataset}.{network}.{method}");
+                        let reason = format!("`{key}` must be from 0 to 100, found {found}");
+                        return Err(self.source.mistake_at(&key, reason));
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::arguments::Train;
 use crate::failure::Failure;
+use crate::file_kind::FileKind;
 use crate::opened;
 use crate::output::tell;
 
@@ -144,6 +145,12 @@ pub(super) fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         (None, Some(run)) => opened::stored_experiment(run)?,
         (None, None) => (DEFAULT_EXPERIMENT.to_owned(), PathBuf::from("the default experiment")),
     };
+    if FileKind::of(&text) == Some(FileKind::Comparison) {
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "{path} is a comparison, no experiment: hwa compare {path}"
+        )));
+    }
     let mut experiment = Experiment::parse(&text, &path, &sets)?;
     let as_written = Experiment::parse(&text, &path, &[]).map_or(experiment.method, |e| e.method);
     let folder = folder_name(&experiment, as_written, &sets);

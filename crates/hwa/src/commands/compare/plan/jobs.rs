@@ -36,25 +36,21 @@ impl Plan {
             }
             let checked = Planned::check(&cell.experiment, &mut sources);
             let (source, sets) = (&self.spec.source, &self.sets);
-            let Work { steps, disk } =
+            let Work { images, disk } =
                 checked.map_err(|failure| cell.failed(failure, source, sets))?;
-            jobs.extend(seeds.into_iter().map(|seed| {
-                Job {
-                    label: format!("{}, seed {seed}", self.label(cell)),
-                    experiment: experiment.clone(),
-                    seed,
-                    dir: self.dir(cell, seed),
-                    models: cell.experiment.num_models().get(),
-                    images: steps
-                        .saturating_mul(cell.experiment.gradients_per_step())
-                        .saturating_mul(cell.experiment.optimizer.batch.get() as u64),
-                    network: cell.network.clone(),
-                    model: cell.experiment.model.name.clone(),
-                    disk,
-                    no_curve: self.has_no_curve(seed),
-                    threads: cell.experiment.threads.map(|threads| threads.get()),
-                    decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
-                }
+            jobs.extend(seeds.into_iter().map(|seed| Job {
+                label: format!("{}, seed {seed}", self.label(cell)),
+                experiment: experiment.clone(),
+                seed,
+                dir: self.dir(cell, seed),
+                models: cell.experiment.num_models().get(),
+                images: images.saturating_mul(cell.experiment.gradients_per_step()),
+                network: cell.network.clone(),
+                model: cell.experiment.model.name.clone(),
+                disk,
+                no_curve: self.has_no_curve(seed),
+                threads: cell.experiment.threads.map(|threads| threads.get()),
+                decoders: cell.experiment.data.decoders.map(|decoders| decoders.get()),
             }));
         }
         let mut dirs = BTreeSet::new();

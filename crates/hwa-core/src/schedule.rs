@@ -130,6 +130,7 @@ impl Schedule {
             }
             Decay::TwoStage { rate, cycle, .. } => {
                 positive("swa.rate", *rate)?;
+                floor("swa.rate", *rate, peak)?;
                 if let Some((low, period)) = cycle {
                     floor("swa.floor", *low, *rate)?;
                     nonzero("swa.period", *period)?;

@@ -304,8 +304,9 @@ pub enum WindowText {
 pub struct Swa {
     /// Where stage II begins.
     pub start: Span,
-    /// Its (highest) rate.
-    pub rate: f64,
+    /// Its (highest) rate, by default half of the initial one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
     /// With a lower rate here, stage II is a saw-tooth down to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
@@ -530,7 +531,7 @@ impl Default for Hwa {
 
 impl Default for Swa {
     fn default() -> Self {
-        Self { start: Span::Share(0.8), rate: 0.05, floor: None, period: None }
+        Self { start: Span::Share(0.8), rate: None, floor: None, period: None }
     }
 }
 

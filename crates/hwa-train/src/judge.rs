@@ -368,8 +368,9 @@ impl Judge<'_> {
         match settings.evaluate.every {
             Every::Cycles(n) => (cycle.number / n.get() + 1) * n.get(),
             Every::Auto => {
-                let images = settings.plan.num_models.get() * settings.batch.get();
-                let training = 3 * images as u64 * settings.plan.sync_period.get();
+                let images = settings.plan.num_models.get().saturating_mul(settings.batch.get());
+                let steps = settings.plan.sync_period.get();
+                let training = (images as u64).saturating_mul(3).saturating_mul(steps);
                 let pause = work as f64 / (JUDGE_SHARE * training as f64);
                 cycle.number + (pause.ceil() as usize).max(1)
             }

@@ -42,6 +42,8 @@ use crate::technique::{
 const DEFAULT_EPOCHS: u64 = 200;
 /// How far SAM looks unless it is told: usual on CIFAR-10.
 const DEFAULT_RHO: f64 = 0.05;
+/// More stages of RePr than this are a mistake.
+const MOST_STAGES: u64 = 100_000;
 
 impl Experiment {
     /// Everything that the loop needs, for a training set of so many images.
@@ -137,6 +139,10 @@ impl Experiment {
             );
             return Err(value("repr.times", reason));
         }
+        if self.repr.times > MOST_STAGES {
+            let reason = format!("must be at most {MOST_STAGES}, found {}", self.repr.times);
+            return Err(value("repr.times", reason));
+        }
         let stage = |i| Stage { drop: i * each + full, revive: (i + 1) * each };
         Ok((0..self.repr.times).map(stage).collect())
     }
@@ -158,6 +164,9 @@ impl Experiment {
         resolved.hwa.init = Some(self.init());
         if let Descent::SharpnessAware { rho } = self.descent() {
             resolved.optimizer.rho = Some(rho);
+        }
+        if self.kind() == ScheduleKind::TwoStage {
+            resolved.swa.rate = Some(self.swa_rate());
         }
         let schedule = &mut resolved.schedule;
         if schedule.steps.is_none() && schedule.epochs.is_none() {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::experiment::{Experiment, Method};
+use crate::experiment::Experiment;
 use crate::parse::ExperimentError;
 use crate::span::Span;
 
@@ -29,11 +29,17 @@ pub fn scaled(
     let shares = Shares { per_epoch, budget: whole.plan.max_steps.get() };
     shares.take(&mut small);
 
+    let fewer_images = fewer(images as u64) as usize;
+    let fewer_per_epoch =
+        hwa_data::steps_per_epoch(fewer_images, experiment.optimizer.batch).max(1);
     let schedule = &mut small.schedule;
     let budget = match (schedule.epochs, schedule.steps) {
         (_, Some(steps)) => {
-            schedule.steps = NonZeroU64::new(fewer(steps.get()));
-            format!("{} of {steps} steps", fewer(steps.get()))
+            // So much fewer epochs, of so much fewer steps each.
+            let epochs = steps.get() as f64 / per_epoch as f64 * factor;
+            let fewer_steps = ((epochs * fewer_per_epoch as f64).round() as u64).max(1);
+            schedule.steps = NonZeroU64::new(fewer_steps);
+            format!("{fewer_steps} of {steps} steps")
         }
         (epochs, None) => {
             let epochs =
@@ -42,16 +48,18 @@ pub fn scaled(
             format!("{} of {epochs} epochs", fewer(epochs))
         }
     };
-    let fewer_images = fewer(images as u64) as usize;
     small.data.train_examples = Some(fewer_images);
-    // Grafting is once an epoch, as long as that may be.
-    if experiment.method != Method::Fg {
+    small.hwa.sync_period = if experiment.method.counts_cycles_in_epochs() {
+        let epochs = Span::Epochs(whole.plan.sync_period.get() as f64 / per_epoch as f64);
+        let is_a_step = epochs.steps(fewer_per_epoch, 0) > 0;
+        if is_a_step { epochs } else { Span::Steps(1) }
+    } else {
         // Whole steps: as many cycles as can be had.
         small.hwa.sync_period = Span::Steps(1);
         let steps = small.settings(fewer_images)?.plan.max_steps.get();
         let period = (steps as f64 / whole.plan.num_cycles() as f64).round().max(1.0) as u64;
-        small.hwa.sync_period = Span::Steps(period);
-    }
+        Span::Steps(period)
+    };
     let now = small.settings(fewer_images)?;
     drop(small.technique(fewer_images)?);
     let note = format!(
@@ -94,6 +102,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::experiment::Method;
     use crate::settings::Settings;
 
     fn experiment(sets: &[&str]) -> Experiment {
@@ -162,5 +171,25 @@ mod tests {
         let small = scaled(&experiment(&["method=fg"]), 0.1, 45_000).unwrap();
         // 4,500 images: 36 steps
         assert_eq!(settings(&small).plan.sync_period.get(), 36);
+        // However an epoch is written, and not less than a step.
+        for (period, expected) in [("352", 36), ("0.5%", 36), ("176", 18), ("1", 1)] {
+            let whole = experiment(&["method=fg", &format!("hwa.sync_period={period}")]);
+            let small = scaled(&whole, 0.1, 45_000).unwrap();
+            assert_eq!(settings(&small).plan.sync_period.get(), expected, "{period}");
+        }
+    }
+
+    #[test]
+    fn a_budget_in_steps_is_as_many_epochs_as_one_in_epochs() {
+        let parse = |text: &str| Experiment::parse(text, Path::new("e.toml"), &[]).unwrap();
+        // 200 epochs of 352 steps: 20 of 36.
+        let (steps, epochs) = (parse("schedule.steps = 70400\n"), parse("schedule.epochs = 200\n"));
+        for factor in [0.1, 0.5, 1.0] {
+            let budget = |whole: &Experiment| {
+                settings(&scaled(whole, factor, 45_000).unwrap()).plan.max_steps.get()
+            };
+            assert_eq!(budget(&steps), budget(&epochs), "{factor}");
+        }
+        assert_eq!(settings(&scaled(&steps, 0.1, 45_000).unwrap()).plan.max_steps.get(), 720);
     }
 }

@@ -187,7 +187,7 @@ impl<'a, C: Collective> Trainer<'a, C> {
         let ended = TrainError::LoaderEnded { replica, step: self.step };
         let batch = self.batches.next().ok_or(ended)??;
         let stepping = Instant::now();
-        let rate = self.session.settings.plan.schedule.rate(self.step);
+        let rate = self.technique.rate(self.session.settings.plan.schedule.rate(self.step));
         // The model's own number, not that of the model whose initial weights it has.
         let position = position(self.session.settings, replica, self.step);
         let (model, descent) = (self.replica.as_mut(), self.session.settings.descent);

@@ -13,12 +13,12 @@ use std::sync::Mutex;
 use hwa_core::{Decay, OuterWeights, Schedule, Statistics, Tensor, Weights, mean};
 use hwa_data::{Batch, DataError, ImageShape, Position, TrainingBatches};
 use hwa_train::{
-    Averaging, Candidates, Descent, Ema, Grafting, Interrupt, Lookahead, Outcome, RePr,
-    Recalibration, Replica, ReplicaError, RunningStatistics, Stage, State, Step, StepStats, Tally,
-    Technique, ThreadGroup,
+    Averaging, BuildTechnique, Candidates, Descent, Ema, Grafting, Interrupt, Lookahead, Method,
+    MomentumAtSync, Outcome, RePr, Recalibration, Replica, ReplicaError, RunningStatistics,
+    Settings, Stage, State, Step, StepStats, Tally, Technique, ThreadGroup,
 };
 use serde::Deserialize;
-use toy::{Fault, SIZE, Toy, bits, images, outer, settings, train_by, transform};
+use toy::{Fault, SIZE, Toy, bits, images, of_written, outer, settings, train_by, transform};
 
 const RATE: f64 = 0.05;
 
@@ -43,14 +43,15 @@ fn values(weights: &Weights, name: &str) -> Vec<f32> {
     weights.get(name).unwrap().as_f32().unwrap().to_vec()
 }
 
-/// The script's points, with SGD as PyTorch does it; `moves` counts what moves statistics.
+/// The script's points, with SGD as PyTorch does it.
 struct Point {
     x: Vec<f32>,
     momentum: Vec<f32>,
     bend: f32,
     kept: f32,
     decay: f32,
-    moves: usize,
+    /// Where the weights were whenever statistics moved.
+    moved_at: Vec<Vec<f32>>,
 }
 
 /// How many of the values are the tensor `w`; the rest is `u`.
@@ -59,7 +60,7 @@ const FIRST: usize = 4;
 impl Point {
     fn new(x: &[f32]) -> Self {
         let (x, momentum) = (x.to_vec(), vec![0.0; x.len()]);
-        Self { x, momentum, bend: 0.08, kept: 0.9, decay: 5e-4, moves: 0 }
+        Self { x, momentum, bend: 0.08, kept: 0.9, decay: 5e-4, moved_at: Vec::new() }
     }
 
     /// A loss of half the square, and neither momentum nor decay: for traces by hand.
@@ -101,7 +102,9 @@ impl Replica for Point {
         _at: Position,
         statistics: RunningStatistics,
     ) -> Result<(StepStats, Weights), ReplicaError> {
-        self.moves += usize::from(statistics == RunningStatistics::Move);
+        if statistics == RunningStatistics::Move {
+            self.moved_at.push(self.x.clone());
+        }
         let pull = |(i, (x, target)): (usize, (&f32, &f32))| {
             let away = x - target;
             let factor = if i < FIRST { 1.0 } else { 0.2 };
@@ -159,8 +162,8 @@ fn batch(images: &[f32]) -> Batch {
     Batch { images: images.to_vec(), labels: vec![0], shape }
 }
 
-/// What a technique offers after every step, and how often statistics moved.
-fn offered(mut technique: Box<dyn Technique>, descent: Descent) -> (Vec<Weights>, usize) {
+/// What a technique offers after every step, and where statistics moved.
+fn offered(mut technique: Box<dyn Technique>, descent: Descent) -> (Vec<Weights>, Vec<Vec<f32>>) {
     let mut model = Point::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     technique.begin(&model).unwrap();
     let mut trace = Vec::new();
@@ -168,7 +171,7 @@ fn offered(mut technique: Box<dyn Technique>, descent: Descent) -> (Vec<Weights>
         technique.step(&mut model, &batch(target), at(step), descent).unwrap();
         trace.push(technique.offered(&model).unwrap());
     }
-    (trace, model.moves)
+    (trace, model.moved_at)
 }
 
 fn assert_near(found: &[Weights], method: &str) {
@@ -261,12 +264,50 @@ fn schedules_are_pytorchs() {
 #[test]
 fn the_second_pass_of_sam_leaves_statistics_alone() {
     let sam = Descent::SharpnessAware { rho: 0.05 };
-    let (_, moves) = offered(Box::new(Averaging::default()), sam);
-    assert_eq!(moves, golden().targets.len());
+    let (trace, moved_at) = offered(Box::new(Averaging::default()), sam);
+    // Once in each step, where the weights were before it: not at the point nearby.
+    let before = [vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]].into_iter().chain(trace.iter().map(joined));
+    let before: Vec<Vec<f32>> = before.take(golden().targets.len()).collect();
+    assert_eq!(moved_at, before);
     // A gradient of zero has no direction to go in, and is no reason for NaN.
     let mut model = Point::new(&[0.0; 4]);
     sam.step(&mut model, &batch(&[0.0; 4]), at(0)).unwrap();
     assert_eq!(model.x, [0.0; 4]);
+}
+
+#[test]
+fn every_method_trains_by_the_technique_of_its_name() {
+    let stages = vec![Stage { drop: 5, revive: 9 }, Stage { drop: 14, revive: 18 }];
+    let period = NonZeroU64::new(4).unwrap();
+    let weights = |settings: &Settings, technique: &BuildTechnique<'_>| {
+        let folder = tempfile::tempdir().unwrap();
+        let faults = |_| Some(Fault::Bent);
+        train_by(folder.path(), settings, technique, &faults, &Mutex::default()).unwrap();
+        (1..=5).map(|cycle| outer(folder.path(), cycle)).collect::<Vec<_>>()
+    };
+    for method in Method::ALL {
+        let (settings, by_name) = of_written(method);
+        let by_hand = |i: usize| -> Box<dyn Technique> {
+            match method {
+                Method::Ema => Box::new(Ema::new(0.5)),
+                Method::Lookahead => Box::new(Lookahead::new(period, 0.5)),
+                Method::Fg => Box::new(Grafting::new(0.3, 50.0, i, 3)),
+                Method::Repr => Box::new(RePr::new(0.5, stages.clone())),
+                Method::Online | Method::Hwa => {
+                    Box::new(Averaging { momentum: MomentumAtSync::Average })
+                }
+                Method::Sgd | Method::Swa | Method::Lawa | Method::Sam | Method::Sgdr => {
+                    Box::new(Averaging::default())
+                }
+            }
+        };
+        let found = weights(&settings, &*by_name);
+        assert_eq!(found, weights(&settings, &by_hand), "{method:?}");
+        // Where it is another technique than that of most, it is seen in the weights.
+        let is_usual = found == weights(&settings, &|_| Box::new(Averaging::default()));
+        let usual = [Method::Sgd, Method::Swa, Method::Lawa, Method::Sam, Method::Sgdr];
+        assert_eq!(is_usual, usual.contains(&method), "{method:?}");
+    }
 }
 
 /// Grafting, written out: every network one after the other.

@@ -9,10 +9,12 @@ use std::sync::Mutex;
 
 use hwa_core::seed::{Purpose, Random};
 use hwa_train::{
-    Averaging, BuildTechnique, Candidates, Descent, Ema, Grafting, Interrupt, Lookahead,
-    MomentumAtSync, Outcome, RePr, Settings, Stage, TrainError,
+    Averaging, BuildTechnique, Descent, Interrupt, Method, MomentumAtSync, Outcome, Settings,
+    TrainError,
 };
-use toy::{Fault, Faults, Recorder, Seat, fingerprint, settings, train, train_by, train_with};
+use toy::{
+    Fault, Faults, Recorder, Seat, fingerprint, of_written, settings, train, train_by, train_with,
+};
 
 /// A way to train.
 struct Variant {
@@ -26,12 +28,10 @@ impl Variant {
         Self { name, settings, technique: Box::new(|_| Box::new(Averaging::default())) }
     }
 
-    /// Another method, on one model.
-    fn of(name: &'static str, technique: Box<BuildTechnique<'static>>) -> Self {
-        let mut settings = settings();
-        settings.plan.num_models = std::num::NonZeroUsize::MIN;
-        settings.plan.windows.clear();
-        Self { name, settings, technique }
+    /// Another method, as an experiment makes it.
+    fn of(method: Method) -> Self {
+        let (settings, technique) = of_written(method);
+        Self { name: method.name(), settings, technique }
     }
 
     fn train(
@@ -64,25 +64,11 @@ fn resume_to_the_end(path: &Path, settings: &Settings) {
     Variant::new("usual", settings.clone()).resume_to_the_end(path);
 }
 
-/// Every method that remembers something, or meets the others otherwise.
-fn methods() -> Vec<Variant> {
-    let stages = vec![Stage { drop: 5, revive: 9 }, Stage { drop: 13, revive: 20 }];
-    let period = std::num::NonZeroU64::new(4).unwrap();
-    let mut sam = Variant::of("sam", Box::new(|_| Box::new(Averaging::default())));
-    sam.settings.descent = Descent::SharpnessAware { rho: 0.05 };
+/// Every method that there is, so that what a new one remembers is not forgotten here.
+fn methods() -> impl Iterator<Item = Variant> {
     let mut sam_in_hwa = Variant::new("sam in hwa", settings());
-    sam_in_hwa.settings.descent = sam.settings.descent;
-    let mut fg = Variant::of("fg", Box::new(|i| Box::new(Grafting::new(0.4, 500.0, i, 3))));
-    fg.settings.plan.num_models = std::num::NonZeroUsize::new(3).unwrap();
-    fg.settings.candidates = Candidates::Models;
-    vec![
-        sam,
-        sam_in_hwa,
-        fg,
-        Variant::of("ema", Box::new(|_| Box::new(Ema::new(0.9)))),
-        Variant::of("lookahead", Box::new(move |_| Box::new(Lookahead::new(period, 0.8)))),
-        Variant::of("repr", Box::new(move |_| Box::new(RePr::new(0.5, stages.clone())))),
-    ]
+    sam_in_hwa.settings.descent = Descent::SharpnessAware { rho: 0.05 };
+    Method::ALL.into_iter().map(Variant::of).chain([sam_in_hwa])
 }
 
 fn variants() -> Vec<Variant> {

@@ -67,6 +67,12 @@ impl Method {
         self.traits().window
     }
 
+    /// Whether its cycles are as long as its author's in epochs, however short an epoch is; other
+    /// methods have as many cycles in a smaller experiment.
+    pub(crate) fn counts_cycles_in_epochs(self) -> bool {
+        self.traits().epochs
+    }
+
     /// The table of an experiment that it has to itself.
     pub(crate) fn table(self) -> Option<&'static str> {
         self.traits().table
@@ -79,6 +85,7 @@ impl Method {
             several_models: false,
             restarts: true,
             window: false,
+            epochs: false,
             table: None,
         };
         let with = |name| Traits { table: Some(name), ..one(name) };
@@ -89,7 +96,9 @@ impl Method {
             Self::Lawa => Traits { window: true, ..one("lawa") },
             Self::Hwa => Traits { several_models: true, window: true, ..one("hwa") },
             Self::Sam => one("sam"),
-            Self::Fg => Traits { several_models: true, restarts: false, ..with("fg") },
+            Self::Fg => {
+                Traits { several_models: true, restarts: false, epochs: true, ..with("fg") }
+            }
             Self::Repr => with("repr"),
             Self::Lookahead => Traits { restarts: false, ..with("lookahead") },
             Self::Ema => Traits { restarts: false, ..with("ema") },
@@ -104,5 +113,6 @@ struct Traits {
     several_models: bool,
     restarts: bool,
     window: bool,
+    epochs: bool,
     table: Option<&'static str>,
 }

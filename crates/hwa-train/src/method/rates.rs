@@ -39,7 +39,7 @@ impl Experiment {
             ScheduleKind::TwoStage => Decay::TwoStage {
                 // At a cycle's beginning: a saw-tooth then ends where its sample is taken.
                 start: lengths.steps(self.swa.start).next_multiple_of(sync_period.get()),
-                rate: self.swa.rate,
+                rate: self.swa_rate(),
                 cycle: self.swa.floor.map(|floor| (floor, period(self.swa.period))),
             },
         };
@@ -58,6 +58,11 @@ impl Experiment {
             return Err(value("schedule.warmup", reason));
         }
         Ok(schedule.with_warmup(warmup))
+    }
+
+    /// SWA's own experiments have half of the initial rate where that is 0.1.
+    pub(super) fn swa_rate(&self) -> f64 {
+        self.swa.rate.unwrap_or(self.optimizer.rate / 2.0)
     }
 
     /// Cosines that begin again; by default so many as fill the budget.

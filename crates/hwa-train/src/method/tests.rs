@@ -99,6 +99,23 @@ fn swa_has_a_rate_that_does_not_decay() {
 }
 
 #[test]
+fn the_rate_of_swas_second_stage_is_half_of_the_first_unless_it_is_told() {
+    let last = |sets: &[&str]| settings(sets).unwrap().plan.schedule.rate(499);
+    assert_eq!(last(&["method=swa"]), 0.05);
+    assert_eq!(last(&["method=swa", "optimizer.rate=0.05"]), 0.025);
+    assert_eq!(last(&["method=swa", "optimizer.rate=0.05", "swa.rate=0.05"]), 0.05);
+    assert_eq!(last(&["schedule.kind=two-stage", "optimizer.rate=0.01"]), 0.005);
+    let message = error(&["method=swa", "optimizer.rate=0.01", "swa.rate=0.05"]);
+    let expected = "`swa.rate` must be at most the rate (0.01) that falls to it, found 0.05";
+    assert!(message.contains(expected), "{message}");
+    // It is written out, where it is used.
+    let resolved =
+        |text: &str| Experiment::parse(text, Path::new("e.toml"), &[]).unwrap().resolved().swa.rate;
+    assert_eq!(resolved("method = \"swa\"\noptimizer.rate = 0.05\n"), Some(0.025));
+    assert_eq!(resolved("method = \"swa\"\nschedule.kind = \"constant\"\n"), None);
+}
+
+#[test]
 fn a_kind_that_is_left_out_changes_no_other_method() {
     for method in ["sgd", "online", "lawa", "hwa"] {
         let method = format!("method={method}");
@@ -225,4 +242,10 @@ fn what_a_method_cannot_do_is_an_error() {
     let repr = Experiment::parse("", Path::new("e.toml"), &sets).unwrap();
     let Err(error) = repr.technique(640) else { panic!("it does not fit") };
     assert!(error.to_string().contains("must fit into the budget"), "{error}");
+    // Each stage is remembered: as many as there could be would take all memory.
+    let text = "method = \"repr\"\nschedule.steps = 9007199254740992\n\
+                [repr]\nfull = 1\npruned = 1\ntimes = 4000000000000000\n";
+    let repr = Experiment::parse(text, Path::new("e.toml"), &[]).unwrap();
+    let Err(error) = repr.technique(640) else { panic!("too many") };
+    assert!(error.to_string().contains("`repr.times` must be at most 100000"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::descent::Descent;
-use crate::experiment::{Experiment, Method, ScheduleKind};
+use crate::experiment::{Experiment, Method, ScheduleKind, ScheduleTable};
 use crate::parse::flatten;
 
 impl Experiment {
@@ -11,7 +11,7 @@ impl Experiment {
     /// those of experiments that train the same are then equal.
     pub fn with_unused_of(&self, other: &Self) -> Self {
         let mut same = self.clone();
-        let Self { ema, lookahead, fg, repr, swa, hwa, .. } = other.clone();
+        let Self { ema, lookahead, fg, repr, swa, hwa, schedule, .. } = other.clone();
         if self.method != Method::Ema {
             same.ema = ema;
         }
@@ -27,6 +27,7 @@ impl Experiment {
         if self.method != Method::Swa && self.kind() != ScheduleKind::TwoStage {
             same.swa = swa;
         }
+        same.take_unused_of_schedule(schedule);
         if !self.method.has_window() {
             same.hwa.window_length = hwa.window_length;
             same.hwa.window_stride = hwa.window_stride;
@@ -34,11 +35,37 @@ impl Experiment {
         if !self.method.has_several_models() {
             same.hwa.num_models = hwa.num_models;
         }
+        if self.num_models().get() == 1 {
+            same.hwa.init = hwa.init;
+            same.hwa.on_lost_replica = hwa.on_lost_replica;
+        }
         // One model alone keeps its momentum, and grafting never touches it.
         if self.num_models().get() == 1 || self.method == Method::Fg {
             same.hwa.momentum_at_sync = hwa.momentum_at_sync;
         }
         same
+    }
+
+    /// Takes over what its own kind of schedule has no use for.
+    fn take_unused_of_schedule(&mut self, other: ScheduleTable) {
+        use ScheduleKind::{Constant, Cosine, Cyclical, Linear, Restarts, Step, TwoStage};
+        let kind = self.kind();
+        let schedule = &mut self.schedule;
+        if kind != Step {
+            schedule.factor = other.factor;
+            schedule.every = other.every;
+            schedule.milestones = other.milestones;
+        }
+        if !matches!(kind, Cyclical | Restarts) {
+            schedule.period = other.period;
+        }
+        if kind != Restarts {
+            schedule.lengthening = other.lengthening;
+        }
+        match kind {
+            Cosine | Linear | Cyclical | Restarts => {}
+            Step | Constant | TwoStage => schedule.floor = other.floor,
+        }
     }
 
     /// What is special about the method, as keys with their values; nothing, if it has no keys of
@@ -101,6 +128,23 @@ mod tests {
         ] {
             let (mine, other) = (of(method, ""), of(method, others));
             assert_eq!(differences(&mine.with_unused_of(&other), &other), used, "{method}");
+        }
+        // Each kind of schedule has keys of its own, and one model is alone.
+        let alone = "[hwa]\ninit = \"independent\"\non_lost_replica = \"continue\"\n";
+        let keys = "factor = 0.5\nevery = 7\nmilestones = [3]\nperiod = 9\nlengthening = 3\n\
+                    floor = 0.01\n";
+        for (kind, used) in [
+            ("cosine", &["schedule.floor"][..]),
+            ("linear", &["schedule.floor"]),
+            ("step", &["schedule.every", "schedule.factor", "schedule.milestones"]),
+            ("constant", &[]),
+            ("cyclical", &["schedule.floor", "schedule.period"]),
+            ("restarts", &["schedule.floor", "schedule.lengthening", "schedule.period"]),
+            ("two-stage", &[]),
+        ] {
+            let mine = of("sgd", &format!("schedule.kind = {kind:?}\n"));
+            let other = of("sgd", &format!("{alone}[schedule]\nkind = {kind:?}\n{keys}"));
+            assert_eq!(differences(&mine.with_unused_of(&other), &other), used, "{kind}");
         }
         // What is kept of one model alone is known.
         let (mine, other) = (of("hwa", "hwa.num_models = 1\n"), of("hwa", others));

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
 use hwa_core::{OuterWeights, Role, Tensor, Weights, WeightsError};
-use hwa_data::Batch;
 
 use super::filters::{Layer, layers};
 use super::{Technique, TechniqueError};
 use crate::collective::Collective;
-use crate::descent::Descent;
-use crate::replica::{Replica, ReplicaError, State, Step, StepStats};
+use crate::replica::{Replica, State};
 
 /// Bins of the histogram whose entropy tells how much a layer knows.
 const BINS: usize = 10;
@@ -33,7 +31,7 @@ pub struct Grafting {
     /// How fast shares follow a difference of entropies.
     pub c: f64,
     /// What the rate is multiplied with for this network.
-    pub rate: f64,
+    pub share_of_rate: f64,
 }
 
 impl Grafting {
@@ -41,7 +39,7 @@ impl Grafting {
     /// are a cosine apart, and the last network has the whole rate.
     pub fn new(a: f64, c: f64, number: usize, networks: usize) -> Self {
         let behind = networks.saturating_sub(number + 1) as f64 / networks.max(1) as f64;
-        Self { a, c, rate: (1.0 + (PI * behind).cos()) / 2.0 }
+        Self { a, c, share_of_rate: (1.0 + (PI * behind).cos()) / 2.0 }
     }
 
     /// The mixture of a network with the one before it: parameters, and running statistics with
@@ -82,14 +80,8 @@ impl Grafting {
 }
 
 impl Technique for Grafting {
-    fn step(
-        &mut self,
-        model: &mut dyn Replica,
-        batch: &Batch,
-        at: Step,
-        descent: Descent,
-    ) -> Result<StepStats, ReplicaError> {
-        descent.step(model, batch, Step { rate: at.rate * self.rate, ..at })
+    fn rate(&self, scheduled: f64) -> f64 {
+        scheduled * self.share_of_rate
     }
 
     fn go_on(
@@ -186,9 +178,9 @@ mod tests {
 
     #[test]
     fn rates_are_a_cosine_apart() {
-        let rates: Vec<f64> = (0..2).map(|i| Grafting::new(0.4, 500.0, i, 2).rate).collect();
+        let rates: Vec<f64> = (0..2).map(|i| Grafting::new(0.4, 500.0, i, 2).rate(1.0)).collect();
         assert!((rates[0] - 0.5).abs() < 1e-12 && (rates[1] - 1.0).abs() < 1e-12);
-        assert_eq!(Grafting::new(0.4, 500.0, 0, 1).rate, 1.0);
+        assert_eq!(Grafting::new(0.4, 500.0, 0, 1).rate(0.1), 0.1);
     }
 
     #[test]

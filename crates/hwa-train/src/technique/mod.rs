@@ -34,6 +34,11 @@ pub trait Technique {
         Ok(())
     }
 
+    /// The rate of this model, of that which the schedule has for a step.
+    fn rate(&self, scheduled: f64) -> f64 {
+        scheduled
+    }
+
     /// One step.
     fn step(
         &mut self,

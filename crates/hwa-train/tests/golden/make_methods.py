@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """What PyTorch makes of methods and schedules, for `tests/methods.rs`.
 
-    pip install torch
+    pip install torch==2.15.0 pytorch_optimizer==4.1.0
     crates/hwa-train/tests/golden/make_methods.py > crates/hwa-train/tests/golden/methods.json
 
 The model is two points, w and u, whose loss on a step is |x - target|^2 / 2 + 0.02 * sum((x -
 target)^4), a fifth of that for u, so that gradients are not linear, and differ in size between
-tensors. SAM and Lookahead are written out here from their papers' algorithms, around
-torch.optim.SGD; EMA is PyTorch's own, begun with zeros, whose part is divided out at the end; SWA
-and the schedules are PyTorch's own.
+tensors. All of it is in double precision, but for the norm in SAM.
+
+SAM and Lookahead are those of pytorch_optimizer 4.1.0, around torch.optim.SGD of torch 2.15.0. Its
+SAM rounds the norm of the gradient to single precision, which moves weights by less than 1e-8. All
+else is of torch 2.15.0: EMA is PyTorch's own, begun with zeros, whose part is divided out at the
+end; SWA and the schedules are PyTorch's own.
 """
 import json
 
 import torch
+from pytorch_optimizer import SAM, Lookahead
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 STEPS, SIZE, FIRST, RATE, MOMENTUM, DECAY = 24, 6, 4, 0.05, 0.9, 5e-4
 RHO, PERIOD, ALPHA, KEPT = 0.05, 5, 0.8, 0.9
+SGD = {"lr": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
 
 
 class Point(torch.nn.Module):
@@ -50,7 +55,7 @@ def targets():
 def trained(step):
     """The weights after every step, by what a method does in one."""
     model = Point()
-    sgd = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    sgd = torch.optim.SGD(model.parameters(), **SGD)
     state, trace = {}, []
     for number, target in enumerate(targets()):
         trace.append(step(model, sgd, target, number, state).tolist())
@@ -69,24 +74,27 @@ def plain(model, sgd, target, number, state):
 
 
 def sam(model, sgd, target, number, state):
-    before = model.point()
-    sgd.zero_grad()
-    model(target).backward()
-    gradient = torch.cat([model.w.grad, model.u.grad])
-    model.go_to(before + RHO * gradient / (gradient.norm() + 1e-12))
-    sgd.zero_grad()
-    model(target).backward()
-    model.go_to(before)
-    sgd.step()
+    """Around an SGD that it makes itself."""
+    if "sam" not in state:
+        state["sam"] = SAM(model.parameters(), torch.optim.SGD, rho=RHO, **SGD)
+
+    def gradient():
+        state["sam"].zero_grad()
+        model(target).backward()
+
+    gradient()
+    state["sam"].step(gradient)
     return model.point()
 
 
 def lookahead(model, sgd, target, number, state):
-    slow = state.setdefault("slow", model.point())
-    descend(model, sgd, target)
-    if (number + 1) % PERIOD == 0:
-        slow += ALPHA * (model.point() - slow)
-        model.go_to(slow)
+    """The slow weights; momentum goes on as it is."""
+    if "lookahead" not in state:
+        state["lookahead"] = Lookahead(sgd, k=PERIOD, alpha=ALPHA, pullback_momentum="none")
+    descend(model, state["lookahead"], target)
+    state["lookahead"].backup_and_load_cache()
+    slow = model.point()
+    state["lookahead"].clear_and_load_backup()
     return slow
 
 

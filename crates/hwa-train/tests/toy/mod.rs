@@ -19,9 +19,9 @@ use hwa_data::{
 use hwa_store::RunDir;
 use hwa_train::{
     Assistant, Averaging, BuildReplica, BuildTechnique, Candidates, Checkpoints, Descent, Evaluate,
-    Event, Every, Identity, Init, Interrupt, Observer, OnLostReplica, Outcome, Ranks,
-    Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest, Settings, State,
-    StepStats, Tally, TrainError, Transport, rehearsal,
+    Event, Every, Experiment, Identity, Init, Interrupt, Method, Observer, OnLostReplica, Outcome,
+    Ranks, Recalibration, Replica, ReplicaError, Run, RunningStatistics, SealedTest, Settings,
+    State, StepStats, Tally, TrainError, Transport, rehearsal,
 };
 
 pub(crate) const SIZE: usize = 4;
@@ -288,6 +288,26 @@ pub(crate) fn settings() -> Settings {
         },
         on_lost_replica: OnLostReplica::Stop,
     }
+}
+
+/// The same run as a user writes it, by any method: with keys of its own that are no defaults.
+pub(crate) fn written(method: Method) -> Experiment {
+    let text = format!(
+        "method = {:?}\nschedule.steps = 24\noptimizer.batch = 8\nevaluate.every = 1\n\
+         checkpoints.state_every = 3\n\
+         [hwa]\nnum_models = 3\nwindow_length = [1, 3]\nmomentum_at_sync = \"average\"\n\
+         [lookahead]\nperiod = 4\nalpha = 0.5\n[ema]\ndecay = 0.5\n[fg]\na = 0.3\nc = 50.0\n\
+         [repr]\nshare = 0.5\nfull = 5\npruned = 4\ntimes = 2\n",
+        method.name()
+    );
+    Experiment::parse(&text, Path::new("written.toml"), &[]).unwrap()
+}
+
+/// What trains that.
+pub(crate) fn of_written(method: Method) -> (Settings, Box<BuildTechnique<'static>>) {
+    let experiment = written(method);
+    let images = images(0).len();
+    (experiment.settings(images).unwrap(), experiment.technique(images).unwrap())
 }
 
 /// Records everything, and can request an interrupt at a model's step.

@@ -150,8 +150,9 @@ impl Experiment {
     fn descent(&self) -> Descent {
         let by_default = (self.method == Method::Sam).then_some(DEFAULT_RHO);
         match self.optimizer.rho.or(by_default) {
+            // There is no point nearby to look at.
+            Some(0.0) | None => Descent::Plain,
             Some(rho) => Descent::SharpnessAware { rho },
-            None => Descent::Plain,
         }
     }
 
@@ -176,21 +177,11 @@ impl Experiment {
     }
 
     fn kind(&self) -> ScheduleKind {
-        let by_default = match self.method {
-            Method::Swa => ScheduleKind::TwoStage,
-            Method::Sgdr => ScheduleKind::Restarts,
-            _ => ScheduleKind::Cosine,
-        };
-        self.schedule.kind.unwrap_or(by_default)
+        self.schedule.kind.unwrap_or(self.method.usual_kind())
     }
 
-    /// Networks that graft have learned different things; averages are of models that have not.
     fn init(&self) -> Init {
-        let by_default = match self.method {
-            Method::Fg => Init::Independent,
-            _ => Init::Shared,
-        };
-        self.hwa.init.unwrap_or(by_default)
+        self.hwa.init.unwrap_or(self.method.usual_init())
     }
 
     /// The models that the method trains.

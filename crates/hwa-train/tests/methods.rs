@@ -1,4 +1,5 @@
-//! What methods do in a step and at the end of a cycle: against PyTorch, and by hand.
+//! What methods do in a step and at the end of a cycle: against PyTorch and a published package
+//! around it, and by hand.
 //!
 //! `golden/make_methods.py` made the numbers.
 
@@ -179,7 +180,7 @@ fn assert_near(found: &[Weights], method: &str) {
     assert_eq!(found.len(), expected.len());
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
         for (found, expected) in joined(found).into_iter().zip(expected) {
-            // PyTorch's are in double precision.
+            // Those are in double precision.
             let error = (f64::from(found) - expected).abs();
             assert!(error < 2e-6, "{method}, step {step}: {found} and {expected}");
         }
@@ -187,7 +188,7 @@ fn assert_near(found: &[Weights], method: &str) {
 }
 
 #[test]
-fn methods_are_pytorchs() {
+fn methods_are_those_of_published_implementations() {
     let sam = Descent::SharpnessAware { rho: 0.05 };
     let period = NonZeroU64::new(5).unwrap();
     let averaging = || Box::new(Averaging::default());

@@ -293,6 +293,9 @@ fn header(started: &Started, of_models: bool) -> Vec<String> {
         .windows
         .iter()
         .map(|w| match w.length {
+            Some(length) if length.get() >= started.num_cycles => {
+                format!("{length} (all there are)")
+            }
             Some(length) => length.to_string(),
             None => format!("all from cycle {}", w.first_cycle),
         })
@@ -305,6 +308,13 @@ fn header(started: &Started, of_models: bool) -> Vec<String> {
         1 => "sampled",
         _ => "averaged",
     };
+    let often = match started.num_cycles {
+        1 => "once, at the end".to_owned(),
+        cycles => {
+            let period = counted(started.sync_period, "step");
+            format!("every {period}: {}", counted(cycles as u64, "cycle"))
+        }
+    };
     let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     let disk = &started.disk;
     vec![
@@ -314,11 +324,7 @@ fn header(started: &Started, of_models: bool) -> Vec<String> {
             counted(started.max_steps, "step"),
             started.steps_per_epoch,
         ),
-        format!(
-            "{verb} every {}: {}; window length (cycles): {windows}",
-            counted(started.sync_period, "step"),
-            counted(started.num_cycles as u64, "cycle"),
-        ),
+        format!("{verb} {often}; window length (cycles): {windows}"),
         format!("images: {train} train, {validation} validation, {test} test"),
         format!(
             "disk: about {} MB (outer weights {}, inner {}, states {}, best {})",

@@ -30,7 +30,7 @@ pub(crate) fn curves(record: &Record) -> String {
         if let ([first, .., last], Some(line)) = (values.as_slice(), sparkline(&heights)) {
             let digits = if unit.is_empty() { 3 } else { 2 };
             text.push_str(&format!(
-                "{name:<22} {line} {first:.digits$} to {last:.digits$}{unit}{chosen}\n"
+                "{name:<22} {line} first {first:.digits$}, last {last:.digits$}{unit}{chosen}\n"
             ));
         }
     }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ScheduleKind;
+use crate::settings::Init;
+
 /// A training method: numbers and a [`Technique`](crate::Technique) for the same loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -65,6 +68,24 @@ impl Method {
     /// Whether it slides a window over outer weights.
     pub fn has_window(self) -> bool {
         self.traits().window
+    }
+
+    /// How its rate falls, unless it is told.
+    pub(crate) fn usual_kind(self) -> ScheduleKind {
+        match self {
+            Self::Swa => ScheduleKind::TwoStage,
+            Self::Sgdr => ScheduleKind::Restarts,
+            _ => ScheduleKind::Cosine,
+        }
+    }
+
+    /// Whether its models start alike, unless it is told. Networks that graft have learned
+    /// different things; averages are of models that have not.
+    pub(crate) fn usual_init(self) -> Init {
+        match self {
+            Self::Fg => Init::Independent,
+            _ => Init::Shared,
+        }
     }
 
     /// Whether its cycles are as long as its author's in epochs, however short an epoch is; other

@@ -170,6 +170,9 @@ fn methods_have_the_defaults_of_their_papers() {
     let of = |method: &str| settings(&[&format!("method={method}")]).unwrap();
     assert_eq!(of("sam").descent, Descent::SharpnessAware { rho: 0.05 });
     assert_eq!(of("sgd").descent, Descent::Plain);
+    // A step that looks nowhere else is a plain one, and costs one gradient.
+    let nowhere = settings(&["method=sam", "optimizer.rho=0", "budget=total"]).unwrap();
+    assert_eq!((nowhere.descent, nowhere.plan.max_steps.get()), (Descent::Plain, 500));
     let inside = settings(&["optimizer.rho=0.1"]).unwrap();
     assert_eq!(inside.descent, Descent::SharpnessAware { rho: 0.1 });
     assert_eq!((of("fg").candidates, of("fg").init), (Candidates::Models, Init::Independent));

@@ -1,6 +1,6 @@
 //! Which keys a method has a use for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::descent::Descent;
 use crate::experiment::{Experiment, Method, ScheduleKind, ScheduleTable};
@@ -68,16 +68,40 @@ impl Experiment {
         }
     }
 
-    /// What is special about the method, as keys with their values; nothing, if it has no keys of
-    /// its own.
+    /// Keys that are not as by default, although the method has no use for them.
+    ///
+    /// ```
+    /// let sets = ["method=sgd".to_owned(), "hwa.num_models=4".to_owned()];
+    /// let experiment = hwa_train::Experiment::parse("", "mine.toml".as_ref(), &sets)?;
+    /// assert_eq!(experiment.keys_without_use(), ["hwa.num_models"]);
+    /// # Ok::<_, hwa_train::ExperimentError>(())
+    /// ```
+    pub fn keys_without_use(&self) -> Vec<String> {
+        differences(&self.with_unused_of(&Self::default()).resolved(), &self.resolved())
+    }
+
+    /// What is special about the method, and about its schedule if that is not the usual one, as
+    /// keys with their values; nothing, if it has no keys of its own.
     pub fn method_keys(&self) -> Vec<String> {
-        let mut keys = BTreeMap::new();
-        flatten("", self.to_toml().unwrap_or_default().parse().unwrap_or_default(), &mut keys);
-        let own =
-            |key: &str| key.split_once('.').is_some_and(|(t, _)| Some(t) == self.method.table());
-        let restarts = self.kind() == ScheduleKind::Restarts;
-        let of_restarts = ["schedule.period", "schedule.lengthening"];
-        keys.retain(|key, _| own(key) || (restarts && of_restarts.contains(&key.as_str())));
+        let kind = self.kind();
+        let of_kind: &[&str] = match kind {
+            ScheduleKind::Restarts => &["schedule.period", "schedule.lengthening"],
+            ScheduleKind::Cyclical => &["schedule.period", "schedule.floor"],
+            ScheduleKind::Step => &["schedule.every", "schedule.milestones", "schedule.factor"],
+            ScheduleKind::TwoStage => &["swa.start", "swa.rate", "swa.floor", "swa.period"],
+            ScheduleKind::Cosine | ScheduleKind::Linear | ScheduleKind::Constant => &[],
+        };
+        let several = self.num_models().get() > 1;
+        let shown = |key: &str| match key {
+            "schedule.kind" => kind != self.method.usual_kind(),
+            "hwa.init" => several && self.init() != self.method.usual_init(),
+            key => {
+                let table = key.split_once('.').map(|(table, _)| table);
+                table == self.method.table() || of_kind.contains(&key)
+            }
+        };
+        let mut keys = flat(&self.resolved());
+        keys.retain(|key, _| shown(key));
         if let Descent::SharpnessAware { rho } = self.descent() {
             keys.insert("optimizer.rho".to_owned(), rho.to_string());
         }
@@ -85,24 +109,25 @@ impl Experiment {
     }
 }
 
+/// Every key with its value.
+fn flat(experiment: &Experiment) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    flatten("", experiment.to_toml().unwrap_or_default().parse().unwrap_or_default(), &mut keys);
+    keys
+}
+
+/// All keys whose values differ.
+fn differences(one: &Experiment, other: &Experiment) -> Vec<String> {
+    let (one, other) = (flat(one), flat(other));
+    let all: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    all.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::*;
-
-    /// All keys whose values differ.
-    fn differences(one: &Experiment, other: &Experiment) -> Vec<String> {
-        let keys = |experiment: &Experiment| {
-            let mut keys = BTreeMap::new();
-            flatten("", experiment.to_toml().unwrap().parse().unwrap(), &mut keys);
-            keys
-        };
-        let (one, other) = (keys(one), keys(other));
-        let all: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-        all.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
-    }
 
     #[test]
     fn what_a_method_has_no_use_for_is_as_in_another() {
@@ -154,5 +179,21 @@ mod tests {
         let two_stages = "[schedule]\nkind = \"two-stage\"\n";
         let (mine, other) = (of("sgd", two_stages), of("sgd", others));
         assert_eq!(mine.with_unused_of(&other).swa, mine.swa);
+    }
+
+    #[test]
+    fn what_decides_a_run_is_shown() {
+        let keys =
+            |text: &str| Experiment::parse(text, Path::new("e.toml"), &[]).unwrap().method_keys();
+        assert!(keys("").is_empty());
+        assert_eq!(keys("method = \"swa\"\n"), ["swa.rate = 0.05", "swa.start = \"80%\""]);
+        assert_eq!(keys("method = \"sam\"\n"), ["optimizer.rho = 0.05"]);
+        // A schedule that is not that of the method, and models that do not start alike.
+        let expected = ["schedule.kind = \"two-stage\"", "swa.rate = 0.05", "swa.start = \"80%\""];
+        assert_eq!(keys("schedule.kind = \"two-stage\"\n"), expected);
+        assert_eq!(keys("hwa.init = \"independent\"\n"), ["hwa.init = \"independent\""]);
+        assert!(keys("method = \"sgd\"\nhwa.init = \"independent\"\n").is_empty());
+        let fg = keys("method = \"fg\"\nhwa.init = \"shared\"\n");
+        assert_eq!(fg, ["fg.a = 0.4", "fg.c = 500.0", "hwa.init = \"shared\""]);
     }
 }

@@ -142,7 +142,7 @@ A file to begin with:
   methods = [\"sgd\", { label = \"HWA, K = 3\", method = \"hwa\", hwa.num_models = 3 }]
   networks = [\"resnet8\"]
   datasets = [\"digits\"]
-  experiment = { schedule.epochs = 10 }
+  experiment = { schedule.epochs = 10, hwa.window_length = 3 }
 
 Runs are kept in runs/<name> (with --scale 0.1: runs/<name>-scale0.1), with the tables <name>.md,
 .csv and .json, which are written again after every run. Ctrl-C leaves runs that the same command

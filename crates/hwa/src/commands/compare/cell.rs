@@ -100,6 +100,7 @@ impl Spec {
     /// One experiment; nothing, if another budget has the same.
     fn cell(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Option<Cell>, Failure> {
         let mut experiment = self.combined(parts, sets)?;
+        ensure_the_same_is_compared(&self.combined(parts, &[])?, &experiment, sets)?;
         let single = experiment.gradients_per_step() == 1;
         if single && self.budgets.first() != Some(&parts.budget) {
             return Ok(None);
@@ -226,6 +227,31 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// However a `--set` is written: under its label nothing else must be trained.
+fn ensure_the_same_is_compared(
+    written: &Experiment,
+    set: &Experiment,
+    sets: &[String],
+) -> Result<(), Failure> {
+    let named = |experiment: &Experiment| {
+        let Experiment { method, model, data, .. } = experiment;
+        [
+            ("method", method.name().to_owned()),
+            ("model.name", model.name.clone()),
+            ("data.dataset", data.dataset.clone()),
+        ]
+    };
+    let mut pairs = named(written).into_iter().zip(named(set));
+    match pairs.find(|(written, set)| written != set) {
+        None => Ok(()),
+        Some(((key, written), (_, found))) => Err(Failure::usage(format!(
+            "--set {}: `{key}` is what is compared: it stands in the file as {written:?}, found \
+             {found:?}",
+            sets.join(" --set ")
+        ))),
+    }
+}
+
 /// Why outer weights are not told apart from the result, if they are not: that is done where
 /// several models have windows.
 fn not_averaged(experiment: &Experiment) -> Option<String> {
@@ -273,6 +299,21 @@ mod tests {
         let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
         assert_eq!(spec.published(&cells[4]).top1, Some(70.79));
         assert_eq!(spec.published(&cells[1]).top1, None);
+    }
+
+    #[test]
+    fn nothing_else_is_trained_under_a_label_however_it_is_set() {
+        let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
+        for (set, key) in [
+            ("model={name=\"resnet32\"}", "model.name"),
+            ("model . name=\"resnet32\"", "model.name"),
+            ("data={dataset=\"cifar10\"}", "data.dataset"),
+        ] {
+            let error = spec.cells(&[set.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}` is what is compared")), "{set}: {error}");
+        }
+        assert!(spec.cells(&["model={convolution=\"direct\"}".to_owned()]).is_err());
+        assert!(spec.cells(&["model.convolution=direct".to_owned()]).is_ok());
     }
 
     #[test]

@@ -99,16 +99,27 @@ impl Elsewhere {
     /// The figures of a run, if a table has it; an error, if that is a run of something else.
     pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
         let Some((table, run)) = self.find(cell, seed) else { return Ok(None) };
-        check(run, cell, &self.0[table].0).map_err(|failure| {
+        check(&run, cell, &self.0[table].0).map_err(|failure| {
             Failure::usage(format!("--with: {}, seed {seed}: {failure}", cell.label()))
         })?;
-        Ok(Some(run.clone()))
+        Ok(Some(run))
     }
 
-    /// The first table that has a run of this name, and that run.
-    fn find(&self, cell: &Cell, seed: u64) -> Option<(usize, &RunFigures)> {
+    /// The first table that has a run of this name, and that run. What is the outer weights of
+    /// another method is in that one's run too, where it has no row of its own.
+    fn find(&self, cell: &Cell, seed: u64) -> Option<(usize, RunFigures)> {
+        let outer = |trained: &str| {
+            let (table, run) = self.find_row(cell, trained, seed)?;
+            Some((table, run.without_windows()?))
+        };
+        let own = self.find_row(cell, &cell.method, seed);
+        own.map(|(table, run)| (table, run.clone())).or_else(|| outer(cell.outer_of.as_deref()?))
+    }
+
+    /// The first table that has a run of this method, and that run.
+    fn find_row(&self, cell: &Cell, method: &str, seed: u64) -> Option<(usize, &RunFigures)> {
         self.0.iter().enumerate().find_map(|(index, (_, table))| {
-            let rows = table.rows.iter().filter(|row| is_of(row, cell));
+            let rows = table.rows.iter().filter(|row| is_of(row, cell, method));
             let mut runs = rows.filter_map(|row| group(row, cell)).flat_map(|group| &group.runs);
             Some((index, runs.find(|run| run.seed == seed)?))
         })
@@ -139,8 +150,8 @@ fn all_runs(table: &Comparison) -> Vec<(&str, &str, &str, usize, u64)> {
     all
 }
 
-fn is_of(row: &Row, cell: &Cell) -> bool {
-    (&row.dataset, &row.network, &row.method) == (&cell.dataset, &cell.network, &cell.method)
+fn is_of(row: &Row, cell: &Cell, method: &str) -> bool {
+    (&row.dataset, &row.network, row.method.as_str()) == (&cell.dataset, &cell.network, method)
 }
 
 /// The runs of a row under the budget of a cell. Where a step takes one gradient, the table of

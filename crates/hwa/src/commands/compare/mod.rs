@@ -79,7 +79,10 @@ impl Ended {
         match self.failed.as_slice() {
             [] => Ok(()),
             failed => {
-                let advice = "the same command tries them again".to_owned();
+                let advice =
+                    "the same command tries them again; a run that cannot go on is trained anew \
+                     once its folder is removed"
+                        .to_owned();
                 let error = anyhow::anyhow!("{} failed: {}", failed.len(), failed.join("; "));
                 Err(Failure::Stopped { error, advice })
             }
@@ -112,6 +115,7 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
 
 /// What would be trained, and how much work it is.
 fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
+    plan.ensure_room()?;
     let jobs = plan.jobs(true)?;
     let title = plan.title();
     let all = plan.num_runs();
@@ -145,10 +149,14 @@ fn say_what_there_is_to_do(plan: &Plan) -> Result<(), Failure> {
     give(format_args!(
         "{title}: {} of {all} runs to train{}\n\n{}\n\
          hwa bench step --model MODEL tells images a second. Most of the disk is the weights of \
-         every cycle:\n--set checkpoints.outer_every=N keeps every n-th.{}",
+         every cycle{}{}",
         jobs.len(),
         begun(&jobs),
         aligned(&rows),
+        match plan.can_leave_out_cycles() {
+            true => ":\n--set checkpoints.outer_every=N keeps every n-th.",
+            false => ",\nwhich rows of outer weights (`outer_of`) need.",
+        },
         known_before(plan, &jobs).map_or_else(String::new, |told| format!("\n{told}"))
     ));
     Ok(())
@@ -190,6 +198,7 @@ pub(in crate::commands) fn train_missing(
     interrupt: &Interrupt,
 ) -> Result<Ended, Failure> {
     let cores = cores.map_or_else(environment::cores, NonZeroUsize::get);
+    plan.ensure_room()?;
     let jobs = plan.jobs(false)?;
     if let Some(told) = known_before(plan, &jobs) {
         tell(told);

@@ -16,7 +16,7 @@ use super::results;
 use super::spec::{Spec, repeated};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
-use crate::commands::train::{Sources, toml_string};
+use crate::commands::train::{Sources, identity, toml_string};
 use crate::console::counted;
 use crate::failure::Failure;
 use crate::opened::stored_experiment;
@@ -81,9 +81,11 @@ impl Plan {
         };
         let out = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(&stem));
         let mut notes = [spec.notes.clone(), spec.described(&arguments.sets)].concat();
-        if !arguments.sets.is_empty() {
-            notes.push(format!("Set for all: {}.", arguments.sets.join(", ")));
+        let used = used(&spec, &sets, &cells, &arguments.sets)?;
+        if !used.is_empty() {
+            notes.push(format!("Set for all: {}.", used.join(", ")));
         }
+        without_use(&spec, &cells).iter().for_each(tell);
         let outer = |cell: &Cell| {
             let (method, of) = (&cell.method, cell.outer_of.as_ref()?);
             Some(format!("{method}: the outer weights alone of the runs of {of}, time included."))
@@ -129,6 +131,24 @@ impl Plan {
 
     pub(super) fn out(&self) -> &Path {
         &self.out
+    }
+
+    /// Whether its runs can leave out weights of cycles: rows of outer weights need all.
+    pub(super) fn can_leave_out_cycles(&self) -> bool {
+        self.cells.iter().all(|cell| cell.outer_of.is_none())
+    }
+
+    /// An error, if a file is where the runs are to be.
+    pub(super) fn ensure_room(&self) -> Result<(), Failure> {
+        let path = self.out.ancestors().find(|path| path.exists());
+        match path.filter(|path| !path.is_dir()) {
+            None => Ok(()),
+            Some(path) => Err(Failure::usage(format!(
+                "--out {}: {} must be a folder, found a file",
+                self.out.display(),
+                path.display()
+            ))),
+        }
     }
 
     /// Runs that were asked for, done or not.
@@ -253,7 +273,7 @@ impl Plan {
             Some(failure) if more == 0 => Err(failure),
             Some(failure) => {
                 let more = counted(more, "more run");
-                Err(Failure::usage(format!("{failure} ({more} of other experiments)")))
+                Err(Failure::usage(format!("{failure} ({more} cannot be taken either)")))
             }
         }
     }
@@ -323,6 +343,46 @@ fn sets(arguments: &Compare) -> Result<Vec<String>, Failure> {
         sets.push(format!("data.dir={}", toml_string(&dir)));
     }
     Ok(sets)
+}
+
+/// Which of the values that are set decide what any run is.
+fn used(
+    spec: &Spec,
+    sets: &[String],
+    cells: &[Cell],
+    asked: &[String],
+) -> Result<Vec<String>, Failure> {
+    let identities = |cells: &[Cell]| -> Result<Vec<String>, Failure> {
+        let usual = Experiment::default();
+        cells.iter().map(|cell| identity(&cell.experiment.with_unused_of(&usual))).collect()
+    };
+    let with_all = identities(cells)?;
+    let mut used = Vec::new();
+    for (index, set) in asked.iter().enumerate() {
+        let mut others = sets.to_vec();
+        others.remove(index);
+        // What cannot be without it depends on it.
+        let without = spec.cells(&others).and_then(|cells| identities(&cells));
+        if !without.is_ok_and(|without| without == with_all) {
+            used.push(set.clone());
+        }
+    }
+    Ok(used)
+}
+
+/// That methods have no use for keys of their own entries, if it is so.
+fn without_use(spec: &Spec, cells: &[Cell]) -> BTreeSet<String> {
+    let mut told = BTreeSet::new();
+    for cell in cells {
+        let entry = cell.places.first().map_or("", String::as_str);
+        for key in cell.experiment.keys_without_use() {
+            if spec.source.has(&format!("{entry}.{key}")) {
+                let (label, method) = (&cell.method, cell.experiment.method.name());
+                told.insert(format!("{label}: method {method} has no use for `{key}`"));
+            }
+        }
+    }
+    told
 }
 
 /// Which cells have one of the labels, for each kind of label that is named.

@@ -1,6 +1,6 @@
 //! What to do about a run that could not go on.
 
-use hwa_train::{Run, TrainError};
+use hwa_train::{Descent, Run, TrainError};
 
 use crate::failure::Failure;
 
@@ -25,7 +25,11 @@ fn after_divergence(run: &Run<'_>) -> String {
         }
         None => "no state was saved".to_owned(),
     };
-    format!("{left}\nstart a new run with other settings")
+    let such = match run.settings.descent {
+        Descent::Plain => "",
+        Descent::SharpnessAware { .. } => ", such as a smaller `optimizer.rho`",
+    };
+    format!("{left}\nstart a new run with other settings{such}")
 }
 
 /// What to remove so that a run with a damaged state goes on from another.

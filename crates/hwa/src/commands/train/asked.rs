@@ -152,6 +152,13 @@ pub(super) fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         )));
     }
     let mut experiment = Experiment::parse(&text, &path, &sets)?;
+    for key in experiment.keys_without_use() {
+        let is_set = |set: &&String| set.split_once('=').is_some_and(|(k, _)| k.trim() == key);
+        if let Some(set) = sets.iter().find(is_set) {
+            let method = experiment.method.name();
+            tell(format_args!("--set {set}: method {method} has no use for it"));
+        }
+    }
     let as_written = Experiment::parse(&text, &path, &[]).map_or(experiment.method, |e| e.method);
     let folder = folder_name(&experiment, as_written, &sets);
     if let Some(run) = &arguments.resume {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use hwa_report::{Comparison, Group, Row};
+use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, write_atomically};
-use hwa_train::Budget;
+use hwa_train::{Budget, Experiment, WindowText};
 
 use super::Plan;
 use crate::commands::compare::cell::Cell;
@@ -79,6 +79,11 @@ impl Plan {
                     None => diverged.extend(results::divergence(&self.dir(cell, *seed), *seed)),
                 }
             }
+            if let Some(note) =
+                whole_run(cell, &runs).filter(|note| !comparison.notes.contains(note))
+            {
+                comparison.notes.push(note);
+            }
             let group = Group::new(self.spec.seeds.len(), runs).with_diverged(diverged);
             let key = (cell.dataset.as_str(), cell.network.as_str(), cell.method.as_str());
             let index = *rows.entry(key).or_insert_with(|| {
@@ -138,4 +143,21 @@ impl Plan {
         let reference = comparison.reference.clone().filter(has);
         Comparison { title: comparison.title.clone(), rows, notes, reference }
     }
+}
+
+/// That a window of a cell never slides, because its runs are as short, if it is so.
+fn whole_run(cell: &Cell, runs: &[RunFigures]) -> Option<String> {
+    let Experiment { method, hwa, .. } = &cell.experiment;
+    let cycles = runs.iter().map(|run| run.last_cycle).max()?;
+    let length = |text: &WindowText| match text {
+        WindowText::Cycles(length) => Some(length.get()),
+        WindowText::Share(_) => None,
+    };
+    let lengths = hwa.window_length.as_slice().iter().filter_map(length);
+    let whole: Vec<String> =
+        lengths.filter(|length| *length >= cycles).map(|length| length.to_string()).collect();
+    (method.has_window() && cell.outer_of.is_none() && !whole.is_empty()).then(|| {
+        let (label, whole) = (cell.label(), whole.join(" and "));
+        format!("{label}: a window of {whole} never slides in {cycles} cycles: it ends up as the mean of all.")
+    })
 }

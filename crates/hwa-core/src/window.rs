@@ -4,7 +4,8 @@
 //! `e-I+1 ..= e` whose number is a multiple of the stride. Before the window is
 //! full they are the mean of the members there are. Sums run afresh for every
 //! window, oldest first: nothing drifts. A window without a length that opens
-//! at a given cycle is stochastic weight averaging (SWA).
+//! at a given cycle is stochastic weight averaging (SWA): no member ever leaves it,
+//! so that the sum of all is enough, which is the same sum.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -12,6 +13,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 
 use crate::levels::{HwaWeights, OuterWeights};
+use crate::mean::RunningSum;
 use crate::weights::WeightsError;
 
 /// Which cycles a window covers.
@@ -85,38 +87,78 @@ impl WindowSpec {
 #[derive(Debug, Clone)]
 pub struct SlideWindow {
     spec: WindowSpec,
-    members: VecDeque<(usize, OuterWeights)>,
+    members: Members,
+}
+
+/// What is remembered of the members.
+#[derive(Debug, Clone)]
+enum Members {
+    /// All of them: one after the other leaves.
+    Leaving(VecDeque<(usize, OuterWeights)>),
+    /// Their cycles, the last of them, and the sum of all, or why there is none.
+    Staying { cycles: Vec<usize>, sum: Option<(OuterWeights, Result<RunningSum, WeightsError>)> },
 }
 
 impl SlideWindow {
     /// An empty window.
     pub fn new(spec: WindowSpec) -> Self {
-        Self { spec, members: VecDeque::new() }
+        let members = match spec.length {
+            Some(_) => Members::Leaving(VecDeque::new()),
+            None => Members::Staying { cycles: Vec::new(), sum: None },
+        };
+        Self { spec, members }
     }
 
     /// Slides the window to `cycle`, whose outer weights enter if the stride admits them.
     pub fn push(&mut self, cycle: usize, outer: OuterWeights) {
-        let oldest = self.spec.oldest(cycle);
-        while self.members.front().is_some_and(|(member, _)| *member < oldest) {
-            self.members.pop_front();
-        }
-        if self.spec.admits(cycle) {
-            self.members.push_back((cycle, outer));
+        let admitted = self.spec.admits(cycle);
+        match &mut self.members {
+            Members::Leaving(members) => {
+                let oldest = self.spec.oldest(cycle);
+                while members.front().is_some_and(|(member, _)| *member < oldest) {
+                    members.pop_front();
+                }
+                if admitted {
+                    members.push_back((cycle, outer));
+                }
+            }
+            Members::Staying { cycles, sum } if admitted => {
+                cycles.push(cycle);
+                let all = match sum.take() {
+                    None => Ok(RunningSum::of(&outer)),
+                    Some((_, Err(error))) => Err(error),
+                    Some((before, Ok(mut all))) => all.add(&before, &outer).map(|()| all),
+                };
+                *sum = Some((outer, all));
+            }
+            Members::Staying { .. } => {}
         }
     }
 
     /// The HWA weights: the mean of the members, if there is one yet.
     pub fn mean(&self) -> Result<Option<HwaWeights>, WeightsError> {
-        if self.members.is_empty() {
-            return Ok(None);
+        match &self.members {
+            Members::Leaving(members) if members.is_empty() => Ok(None),
+            Members::Leaving(members) => {
+                let members: Vec<&OuterWeights> = members.iter().map(|(_, outer)| outer).collect();
+                HwaWeights::average(&members).map(Some)
+            }
+            Members::Staying { sum: None, .. } => Ok(None),
+            Members::Staying { sum: Some((_, Err(error))), .. } => Err(error.clone()),
+            Members::Staying { sum: Some((latest, Ok(sum))), .. } => {
+                HwaWeights::of_sum(sum, latest).map(Some)
+            }
         }
-        let members: Vec<&OuterWeights> = self.members.iter().map(|(_, outer)| outer).collect();
-        HwaWeights::average(&members).map(Some)
     }
 
     /// The cycles that are members, oldest first.
     pub fn cycles(&self) -> impl Iterator<Item = usize> {
-        self.members.iter().map(|(cycle, _)| *cycle)
+        let (leaving, staying) = match &self.members {
+            Members::Leaving(members) => (Some(members), None),
+            Members::Staying { cycles, .. } => (None, Some(cycles)),
+        };
+        let leaving = leaving.into_iter().flatten().map(|(cycle, _)| *cycle);
+        leaving.chain(staying.into_iter().flatten().copied())
     }
 
     /// Which cycles the window covers.
@@ -130,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::weights::{Tensor, Weights};
+    use crate::weights::{Role, Tensor, Values, Weights};
 
     fn outer(x: f32) -> OuterWeights {
         let mut weights = Weights::new();
@@ -150,6 +192,11 @@ mod tests {
     fn the_oldest_of_the_last_number_that_there_is() {
         assert_eq!(spec(3, 1).oldest(usize::MAX), usize::MAX - 2);
         assert_eq!([spec(3, 1).oldest(0), spec(3, 1).oldest(3), spec(3, 1).oldest(4)], [1, 1, 2]);
+    }
+
+    /// Parameters alone.
+    fn assert_parameters_alone(mean: &Weights) {
+        assert_eq!(mean.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["h", "w"]);
     }
 
     fn trace(spec: WindowSpec, outer_weights: &[f32]) -> Vec<Option<f32>> {
@@ -200,7 +247,56 @@ mod tests {
         assert_eq!(found, [None, None, Some(5.0), Some(6.0), Some(8.0)]);
     }
 
+    #[test]
+    fn a_member_that_does_not_fit_is_an_error_whether_members_leave_or_not() {
+        for spec in [spec(5, 1), WindowSpec::everything_from(1)] {
+            let mut window = SlideWindow::new(spec);
+            window.push(1, outer(1.0));
+            let mut other = Weights::new();
+            other.insert("u", Tensor::parameter(vec![], vec![1.0]).unwrap()).unwrap();
+            window.push(2, OuterWeights::from_checkpoint(other));
+            let missing = WeightsError::Missing { name: "w".to_owned() };
+            assert_eq!(window.mean().unwrap_err(), missing);
+            window.push(3, outer(1.0));
+            assert!(window.mean().is_err());
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_window_that_only_grows_has_the_bits_of_the_mean_of_its_members(
+            members in prop::collection::vec(prop::num::f32::ANY, 1..20),
+            halves in prop::collection::vec(prop::num::u16::ANY, 20),
+        ) {
+            let weights = |number: usize| {
+                let mut weights = Weights::new();
+                let half = Values::F16(vec![half::f16::from_bits(halves[number]), half::f16::ONE]);
+                let half = Tensor::new(Role::Parameter, vec![2], half).unwrap();
+                weights.insert("h", half).unwrap();
+                let single = Tensor::parameter(vec![1], vec![members[number]]).unwrap();
+                weights.insert("w", single).unwrap();
+                let statistic = Values::F32(vec![members[number]]);
+                let statistic = Tensor::new(Role::Statistic, vec![1], statistic).unwrap();
+                weights.insert("running_mean", statistic).unwrap();
+                OuterWeights::from_checkpoint(weights)
+            };
+            let bits = |mean: &Weights| -> Vec<u64> {
+                assert_parameters_alone(mean);
+                let values = mean.iter().flat_map(|(_, tensor)| tensor.values().to_f64());
+                // One NaN is as good as another.
+                values.map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }).collect()
+            };
+            let mut window = SlideWindow::new(WindowSpec::everything_from(1));
+            let mut all = Vec::new();
+            for number in 0..members.len() {
+                window.push(number + 1, weights(number));
+                all.push(weights(number));
+                let found = window.mean().unwrap().unwrap();
+                let expected = HwaWeights::average(&all.iter().collect::<Vec<_>>()).unwrap();
+                prop_assert_eq!(bits(&found), bits(&expected));
+            }
+        }
+
         #[test]
         fn members_are_the_multiples_of_the_stride_in_the_window(
             length in 1usize..12, stride in 1usize..5, cycles in 1usize..40

@@ -110,7 +110,9 @@ fn nearest(key: &str) -> Option<String> {
         let elsewhere = if part { 1 } else { distance(asked, name) + 1 };
         distance(key, known).min(elsewhere)
     };
-    let keys = Experiment::keys().into_iter().map(|known| (far(&known), known));
+    // A key without a table may be a table.
+    let tables = if key.contains('.') { Vec::new() } else { fields_of(None) };
+    let keys = Experiment::keys().into_iter().chain(tables).map(|known| (far(&known), known));
     keys.filter(|(far, _)| *far <= close).min_by_key(|(far, _)| *far).map(|(_, known)| known)
 }
 
@@ -138,6 +140,7 @@ mod tests {
     fn near_keys_are_suggested() {
         for (asked, meant) in [
             ("hwa.num_modles", "hwa.num_models"),
+            ("lokahead", "lookahead"),
             ("hwa.window", "hwa.window_length"),
             ("window_length", "hwa.window_length"),
             ("sede", "seed"),

@@ -470,7 +470,7 @@ mod tests {
     fn one_of_a_thing_is_not_several() {
         let started = Started { num_models: 1, num_cycles: 1, ..Started::default() };
         let text = header(&started, false).join("\n");
-        assert!(text.starts_with("1 model of ") && text.contains(": 1 cycle;"), "{text}");
+        assert!(text.starts_with("1 model of ") && text.contains("once, at the end;"), "{text}");
         assert_eq!([1, 2, 3, 4, 11, 21].map(ordinal), ["1st", "2nd", "3rd", "4th", "11th", "21st"]);
     }
 

@@ -113,6 +113,9 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     let markdown = fs::read_to_string(out.join("short.md")).unwrap();
     assert!(markdown.starts_with("# Two methods on digits\n"), "{markdown}");
     assert!(markdown.contains("| HWA | ") && markdown.contains(" | 99.00 | "), "{markdown}");
+    let never = "HWA: at equal gradients a window of 2 never slides: there are 2 cycles.";
+    assert_eq!(markdown.matches("never slides").count(), 1, "{markdown}");
+    assert!(markdown.contains(never), "{markdown}");
     let csv = fs::read_to_string(out.join("short.csv")).unwrap();
     // A head, three methods and two windows of one of them, by two budgets.
     assert_eq!(csv.lines().count(), 1 + 2 * (3 + 2), "{csv}");
@@ -208,6 +211,19 @@ fn outer_weights_are_worth_what_online_averaging_gives() {
     let more = place.compare(&["--only", "HWA", "--seeds", "1"]).output().unwrap();
     succeeded(&more);
     assert!(!text(&more.stderr).contains("began: "), "{}", text(&more.stderr));
+
+    // Nor where a table has the runs of HWA, and no row for its outer weights.
+    let table = fs::read_to_string(place.path("runs/short/short.json")).unwrap();
+    let mut table: Value = serde_json::from_str(&table).unwrap();
+    table["rows"].as_array_mut().unwrap().retain(|row| row["method"] == "HWA");
+    fs::write(place.path("hwa.json"), table.to_string()).unwrap();
+    let elsewhere = Place::new(&SHORT.replace("methods = [", entries));
+    let with = place.path("hwa.json");
+    let part = ["--only", "Outer", "--seeds", "1", "--json", "--with", with.to_str().unwrap()];
+    let output = elsewhere.compare(&part).output().unwrap();
+    let taken: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    assert!(!text(&output.stderr).contains("began: "), "{}", text(&output.stderr));
+    assert_eq!(taken["rows"][0]["total"]["runs"][0]["top1"], of("Outer")[1][0]);
 }
 
 #[test]
@@ -418,6 +434,18 @@ fn runs_of_other_settings_are_no_result_of_this_comparison() {
     let table = succeeded(&place.compare(&["--tables", "--seeds", "1"]).output().unwrap());
     let row = table.lines().find(|line| line.starts_with("CA ")).unwrap();
     assert!(row.split_whitespace().nth(3) == Some("1"), "{table}");
+    // Neither is it noted as if it had: not what is set, and not what stands in an entry.
+    let entry =
+        SHORT.replace("\"CA\", method = \"sgd\"", "\"CA\", method = \"sgd\", hwa.num_models = 3");
+    fs::write(place.path("c.toml"), entry).unwrap();
+    let set = ["--tables", "--seeds", "1", "--set", "ema.decay=0.5", "--set", "threads=1"];
+    let output = place.compare(&set).output().unwrap();
+    assert!(!succeeded(&output).contains("Set for all"), "{}", text(&output.stdout));
+    let said = text(&output.stderr);
+    assert!(said.contains("CA: method sgd has no use for `hwa.num_models`"), "{said}");
+    let used = ["--tables", "--out", "elsewhere", "--set", "optimizer.rate=0.05"];
+    let table = succeeded(&place.compare(&used).output().unwrap());
+    assert!(table.contains("Set for all: optimizer.rate=0.05."), "{table}");
 }
 
 #[test]
@@ -551,6 +579,14 @@ fn a_dry_run_says_how_much_work_it_is_and_leaves_nothing() {
     assert!(said.contains("8 of 8 runs to train") && said.contains("0.005 million"), "{said}");
     assert!(said.contains("resnet8  resnet8") && said.contains(" MB"), "{said}");
     assert!(!place.path("runs").exists());
+    // What rows of outer weights need is not to be left out, and a file is no folder.
+    assert!(said.contains("checkpoints.outer_every"), "{said}");
+    let outer = SHORT.replace("methods = [", "methods = [{ label = \"o\", outer_of = \"HWA\" },");
+    fs::write(place.path("c.toml"), outer).unwrap();
+    let said = succeeded(&place.compare(&["--dry-run"]).output().unwrap());
+    assert!(!said.contains("checkpoints.outer_every"), "{said}");
+    let inside = place.compare(&["--dry-run", "--out", "c.toml/runs"]).output().unwrap();
+    failed(&inside, 2, "c.toml must be a folder, found a file");
 }
 
 #[test]

@@ -96,8 +96,9 @@ impl Experiment {
             "schedule.kind" => kind != self.method.usual_kind(),
             "hwa.init" => several && self.init() != self.method.usual_init(),
             key => {
-                let table = key.split_once('.').map(|(table, _)| table);
-                table == self.method.table() || of_kind.contains(&key)
+                let own = self.method.table();
+                own.is_some_and(|own| key.split_once('.').is_some_and(|(table, _)| table == own))
+                    || of_kind.contains(&key)
             }
         };
         let mut keys = flat(&self.resolved());

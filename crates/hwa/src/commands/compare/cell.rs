@@ -306,7 +306,6 @@ mod tests {
         let spec = Spec::parse(TEXT, Path::new("c.toml")).unwrap();
         for (set, key) in [
             ("model={name=\"resnet32\"}", "model.name"),
-            ("model . name=\"resnet32\"", "model.name"),
             ("data={dataset=\"cifar10\"}", "data.dataset"),
         ] {
             let error = spec.cells(&[set.to_owned()]).unwrap_err().to_string();

@@ -147,7 +147,7 @@ impl Plan {
 
 /// That a window of a cell never slides, because its runs are as short, if it is so.
 fn whole_run(cell: &Cell, runs: &[RunFigures]) -> Option<String> {
-    let Experiment { method, hwa, .. } = &cell.experiment;
+    let Experiment { method, hwa, budget, .. } = &cell.experiment;
     let cycles = runs.iter().map(|run| run.last_cycle).max()?;
     let length = |text: &WindowText| match text {
         WindowText::Cycles(length) => Some(length.get()),
@@ -157,7 +157,11 @@ fn whole_run(cell: &Cell, runs: &[RunFigures]) -> Option<String> {
     let whole: Vec<String> =
         lengths.filter(|length| *length >= cycles).map(|length| length.to_string()).collect();
     (method.has_window() && cell.outer_of.is_none() && !whole.is_empty()).then(|| {
-        let (label, whole) = (cell.label(), whole.join(" and "));
-        format!("{label}: a window of {whole} never slides in {cycles} cycles: it ends up as the mean of all.")
+        let (label, whole) = (&cell.method, whole.join(" and "));
+        let budget = match budget {
+            Budget::PerModel => "",
+            Budget::Total => "at equal gradients ",
+        };
+        format!("{label}: {budget}a window of {whole} never slides: there are {cycles} cycles.")
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::descent::Descent;
-use crate::experiment::{Experiment, Method, ScheduleKind, ScheduleTable};
+use crate::experiment::{Experiment, Method, ScheduleKind, ScheduleTable, Swa};
 use crate::parse::flatten;
 
 impl Experiment {
@@ -24,8 +24,10 @@ impl Experiment {
         if self.method != Method::Repr {
             same.repr = repr;
         }
-        if self.method != Method::Swa && self.kind() != ScheduleKind::TwoStage {
-            same.swa = swa;
+        if self.kind() != ScheduleKind::TwoStage {
+            // With another schedule SWA's samples begin there all the same.
+            let start = if self.method == Method::Swa { self.swa.start } else { swa.start };
+            same.swa = Swa { start, ..swa };
         }
         same.take_unused_of_schedule(schedule);
         if !self.method.has_window() {
@@ -176,6 +178,10 @@ mod tests {
         let (mine, other) = (of("hwa", "hwa.num_models = 1\n"), of("hwa", others));
         let used = ["hwa.num_models", "hwa.window_length"];
         assert_eq!(differences(&mine.with_unused_of(&other), &other), used);
+        let constant = "schedule.kind = \"constant\"\nswa.start = \"50%\"\n";
+        let (mine, other) =
+            (of("swa", constant), of("swa", "schedule.kind = \"constant\"\nswa.rate = 0.01\n"));
+        assert_eq!(differences(&mine.with_unused_of(&other), &other), ["swa.start"]);
         // It is its schedule that uses it.
         let two_stages = "[schedule]\nkind = \"two-stage\"\n";
         let (mine, other) = (of("sgd", two_stages), of("sgd", others));

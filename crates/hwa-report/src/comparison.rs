@@ -214,8 +214,11 @@ impl Row {
             let group = |group: &Option<Group>| {
                 let group = group.as_ref()?;
                 let runs = group.runs.iter().filter_map(|run| run.with_window(length));
-                let windows = Group::new(group.planned, runs.collect());
-                Some(windows.with_diverged(group.diverged.clone()))
+                let runs: Vec<RunFigures> = runs.collect();
+                // A share of the cycles is another length under another budget.
+                let is_tried = !runs.is_empty();
+                let windows = Group::new(group.planned, runs);
+                is_tried.then(|| windows.with_diverged(group.diverged.clone()))
             };
             let name = length.map_or("all".to_owned(), |length| length.to_string());
             Self {
@@ -378,7 +381,12 @@ mod tests {
         };
         let mut both = row("resnet20", "HWA", &[]);
         both.per_model = Some(Group::new(2, vec![tried(1, [70.0, 71.0]), tried(2, [72.0, 69.0])]));
+        // A share of the cycles is half as long in half of them.
+        let half = RunFigures { windows: vec![window(2, 60.0), window(10, 61.0)], ..run(1, 61.0) };
+        both.total = Some(Group::new(2, vec![half]));
         let tables = comparison(vec![both]).tables();
+        let names: Vec<&str> = tables[1].rows[1..].iter().map(|row| &*row[0]).collect();
+        assert_eq!(names, ["HWA", "HWA, I = 2", "HWA, I = 10"]);
         let cells: Vec<[&str; 3]> =
             tables[0].rows[1..].iter().map(|row| [&*row[0], &*row[1], &*row[4]]).collect();
         let expected = [

@@ -60,8 +60,8 @@ pub fn mean(members: &[&Weights], statistics: Statistics) -> Result<Weights, Wei
     Ok(average)
 }
 
-/// The sum of members that come one after the other and never leave: it takes the memory of two of
-/// them, and their mean has the bits of [`mean`] with [`Statistics::Omit`].
+/// The sum of members that come one after the other and never leave: in double precision, so twice
+/// as large as one of them in single precision; their mean has the bits of [`mean`] with [`Statistics::Omit`].
 #[derive(Debug, Clone)]
 pub(crate) struct RunningSum {
     parameters: BTreeMap<String, Vec<f64>>,

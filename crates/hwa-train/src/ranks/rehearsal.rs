@@ -76,9 +76,17 @@ impl Rehearsal {
 
     /// Waits until what was sent is taken, if it is to be waited for; takes what comes meanwhile.
     fn wait_until_taken(&mut self, to: usize, taken: &AtomicBool) -> Result<(), RanksError> {
+        if !self.rendezvous {
+            return Ok(());
+        }
         let began = Instant::now();
-        while self.rendezvous && !taken.load(Ordering::Acquire) {
-            if self.has_left(to) {
+        loop {
+            // Looked at first: what was taken before leaving was taken.
+            let left = self.has_left(to);
+            if taken.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if left {
                 return Err(RanksError::gone(to));
             }
             if began.elapsed() > DEADLINE {
@@ -88,7 +96,6 @@ impl Rehearsal {
                 self.sort(letter);
             }
         }
-        Ok(())
     }
 
     fn sort(&mut self, letter: Letter) {
@@ -200,17 +207,46 @@ mod tests {
     fn two_that_tell_each_other_something_at_once_do_not_wait_for_each_other() {
         let mut ranks = rendezvous(2);
         let (second, first) = (ranks.remove(1), ranks.remove(0));
+        // What the other sends is taken by asking for it, so each asks until it has heard both.
         let tell = |mut mine: Rehearsal, to: usize| {
-            mine.notify(to, &[7; 1 << 20]).map_err(|error| error.to_string())?;
-            mine.notify(to, &[8]).map_err(|error| error.to_string())?;
-            let mut next = || mine.poll().map_err(|error| error.to_string());
-            Ok::<_, String>(((next()?, next()?), mine))
+            mine.notify(to, &[7; 1 << 20])?;
+            mine.notify(to, &[8])?;
+            let mut heard = Vec::new();
+            while heard.len() < 2 {
+                heard.extend(mine.poll()?);
+            }
+            Ok::<_, RanksError>((heard, mine))
         };
         thread::scope(|scope| {
             let other = scope.spawn(move || tell(second, 0));
-            let (heard, mine) = tell(first, 1).unwrap();
-            assert_eq!(heard.0, Some((1, vec![7; 1 << 20])), "in their order");
-            drop(other.join().unwrap().map(|(_, other)| (mine, other)).unwrap());
+            let (heard, _mine) = tell(first, 1).unwrap();
+            assert_eq!(heard, [(1, vec![7; 1 << 20]), (1, vec![8])], "in their order");
+            let (heard, _other) = other.join().unwrap().unwrap();
+            assert_eq!(heard, [(0, vec![7; 1 << 20]), (0, vec![8])], "in their order");
+        });
+    }
+
+    #[test]
+    fn what_was_taken_was_taken_even_if_the_other_left_since() {
+        for _ in 0..200 {
+            let mut ranks = rendezvous(2);
+            let (mut second, mut first) = (ranks.remove(1), ranks.remove(0));
+            let hears = move || while second.poll().unwrap().is_none() {};
+            thread::scope(|scope| {
+                scope.spawn(hears);
+                first.notify(1, &[7]).unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_by_one_that_left_is_told() {
+        let mut ranks = rendezvous(2);
+        let (second, mut first) = (ranks.remove(1), ranks.remove(0));
+        thread::scope(|scope| {
+            let told = scope.spawn(move || first.notify(1, &[7]));
+            drop(second);
+            assert!(matches!(told.join().unwrap(), Err(RanksError::Gone { .. })));
         });
     }
 }

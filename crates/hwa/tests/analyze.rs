@@ -5,9 +5,13 @@ mod command;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
+#[cfg(unix)]
+use std::process::Stdio;
 
 use command::{failed, hwa, json, succeeded, text};
+#[cfg(unix)]
+use command::{signal, wait_until};
 use serde_json::Value;
 
 /// 4 cycles of 8 steps on 160 digits.
@@ -216,8 +220,6 @@ fn what_cannot_be_analyzed_is_named() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
-    use std::time::{Duration, Instant};
-
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     train(&run, &["checkpoints.inner_cycles=[2, 3, 4]"]);
@@ -231,14 +233,9 @@ fn an_interrupt_keeps_what_was_measured() {
         .spawn()
         .unwrap();
     let kept = run.join("analysis/gradients.jsonl");
-    let began = Instant::now();
     // A head, and a point.
-    while fs::read_to_string(&kept).map_or(0, |text| text.lines().count()) < 2 {
-        assert!(began.elapsed() < Duration::from_secs(60), "nothing was measured");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let interrupt = format!("kill -INT {}", analyzing.id());
-    assert!(Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
+    wait_until(|| fs::read_to_string(&kept).map_or(0, |text| text.lines().count()) >= 2);
+    assert!(signal(analyzing.id(), "-INT"));
     let output = analyzing.wait_with_output().unwrap();
     failed(&output, 130, "gradients.jsonl, and the same command goes on from there");
     let before = fs::read_to_string(&kept).unwrap();

@@ -1,14 +1,22 @@
 //! The command as a user meets it.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 #[cfg(unix)]
 use std::thread::sleep;
 #[cfg(unix)]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use command::run::fingerprint;
+#[cfg(unix)]
+use command::run::has_state;
+use command::{failed, hwa, json, succeeded, text};
+#[cfg(unix)]
+use command::{signal, wait_until};
 use serde_json::Value;
 
 /// A training of seconds: 3 cycles of 8 steps on 160 digits.
@@ -21,12 +29,6 @@ const SHORT: [&str; 6] = [
     "checkpoints.state_every=3",
 ];
 
-fn hwa(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
 fn short_train(run: &Path) -> Command {
     let mut command = hwa(&["train", "--json", "--out"]);
     command.arg(run);
@@ -34,48 +36,6 @@ fn short_train(run: &Path) -> Command {
         command.args(["--set", set]);
     }
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_str(succeeded(output).trim()).unwrap()
-}
-
-fn failed(output: &Output, code: i32, expected: &str) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{message}");
-    let errors: Vec<&str> = message.lines().filter(|l| l.starts_with("error: ")).collect();
-    assert_eq!(errors.len(), 1, "one clear message, found: {message}");
-    assert!(message.contains(expected), "{message}");
-    assert!(!message.contains("panicked at"), "{message}");
-}
-
-/// Weights and events of a finished run, without what depends on the clock.
-fn fingerprint(run: &Path) -> (Vec<u8>, Vec<u8>, Vec<Value>) {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.remove("time");
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
-    let mut events: Vec<Value> =
-        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    events.iter_mut().for_each(strip);
-    let read = |name: &str| fs::read(run.join(name)).unwrap();
-    (read("best.safetensors"), read("checkpoints/outer-000003.safetensors"), events)
 }
 
 const EVALUATE: [&str; 7] =
@@ -206,21 +166,6 @@ fn levels_that_a_method_does_not_have_are_null() {
     }
 }
 
-#[cfg(unix)]
-fn wait_until(happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() && began.elapsed() < Duration::from_secs(60) {
-        sleep(Duration::from_millis(2));
-    }
-}
-
-/// Whether the run has a complete state.
-#[cfg(unix)]
-fn has_state(run: &Path) -> bool {
-    let entries = fs::read_dir(run.join("state")).into_iter().flatten();
-    entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with("manifest"))
-}
-
 fn resume(run: &Path) -> Output {
     hwa(&["train", "--json", "--resume"]).arg(run).output().unwrap()
 }
@@ -264,8 +209,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     succeeded(&longer(&whole).output().unwrap());
     let child = longer(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(|| has_state(&run));
-    let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(signal.success());
+    assert!(signal(child.id(), "-INT"));
     let output = child.wait_with_output().unwrap();
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{message}");

@@ -1,12 +1,17 @@
 //! `hwa compare` as a user meets it.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-#[cfg(unix)]
-use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use command::run::has_state;
+use command::{failed, hwa, json, succeeded, text};
+#[cfg(unix)]
+use command::{signal, wait_until};
 use serde_json::Value;
 
 /// Runs of a second: 3 cycles of 8 steps on 160 digits.
@@ -49,27 +54,10 @@ impl Place {
     }
 
     fn compare(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-        command.current_dir(self.folder.path()).stdin(Stdio::null());
-        command.args(["compare", "c.toml", "--plain", "--cores", "2"]).args(arguments);
+        let mut command = hwa(&["compare", "c.toml", "--plain", "--cores", "2"]);
+        command.current_dir(self.folder.path()).args(arguments);
         command
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn failed(output: &Output, code: i32, expected: &str) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{message}");
-    assert!(message.contains(expected), "{message}");
-    assert!(!message.contains("panicked at"), "{message}");
 }
 
 /// What a run trained, without what depends on the clock.
@@ -81,7 +69,7 @@ fn weights(run: &Path) -> Vec<u8> {
 fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     let place = Place::new(SHORT);
     let output = place.compare(&["--json"]).output().unwrap();
-    let result: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    let result = json(&output);
     let said = text(&output.stderr);
     // Seed by seed, large runs first; those of one model are side by side.
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("seed")).collect();
@@ -126,9 +114,9 @@ fn methods_are_compared_and_a_second_time_nothing_is_trained() {
     let summary: Value =
         serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
     assert_eq!(group["runs"][1]["top1"], summary["test"]["chosen"]["top1"]);
-    let mut alone = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    alone.arg("train").arg(run.join("experiment.toml")).arg("--out").arg(place.path("alone"));
-    succeeded(&alone.stdin(Stdio::null()).output().unwrap());
+    let mut alone = hwa(&["train"]);
+    alone.arg(run.join("experiment.toml")).arg("--out").arg(place.path("alone"));
+    succeeded(&alone.output().unwrap());
     assert_eq!(weights(&run), weights(&place.path("alone")));
 
     let again = place.compare(&[]).output().unwrap();
@@ -171,8 +159,7 @@ fn what_another_machine_has_finished_counts_as_done() {
     // A table is not forgotten: neither without `--with` nor when runs are removed.
     fs::remove_dir_all(here.path("runs/short/digits")).unwrap();
     let kept = ["--tables", "--json", "--only", "CA"];
-    let again = succeeded(&here.compare(&kept).output().unwrap());
-    let again: Value = serde_json::from_str(again.trim()).unwrap();
+    let again = json(&here.compare(&kept).output().unwrap());
     assert_eq!(again["rows"][0]["per_model"], both["rows"][0]["per_model"]);
     // But what is trained is known from runs and from `--with` alone.
     let dry = succeeded(&here.compare(&["--dry-run", "--only", "CA"]).output().unwrap());
@@ -187,7 +174,7 @@ fn outer_weights_are_worth_what_online_averaging_gives() {
     let place = Place::new(&SHORT.replace("methods = [", entries));
     let only = ["--only", "Outer", "--only", "Online", "--seeds", "1"];
     let output = place.compare(&only).arg("--json").output().unwrap();
-    let result: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    let result = json(&output);
     let of = |method: &str| {
         let rows = result["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["method"] == method).unwrap();
@@ -221,7 +208,7 @@ fn outer_weights_are_worth_what_online_averaging_gives() {
     let with = place.path("hwa.json");
     let part = ["--only", "Outer", "--seeds", "1", "--json", "--with", with.to_str().unwrap()];
     let output = elsewhere.compare(&part).output().unwrap();
-    let taken: Value = serde_json::from_str(succeeded(&output).trim()).unwrap();
+    let taken = json(&output);
     assert!(!text(&output.stderr).contains("began: "), "{}", text(&output.stderr));
     assert_eq!(taken["rows"][0]["total"]["runs"][0]["top1"], of("Outer")[1][0]);
 }
@@ -283,29 +270,14 @@ fn longer() -> Place {
 }
 
 #[cfg(unix)]
-fn wait_until(happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it did not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-#[cfg(unix)]
-fn has_state(run: &Path) -> bool {
-    fs::read_dir(run.join("state")).is_ok_and(|mut entries| entries.next().is_some())
-}
-
-#[cfg(unix)]
-fn signalled(place: &Place, signal: &str) -> Output {
+fn signalled(place: &Place, name: &str) -> Output {
     let process = place.compare(&[]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // Two runs are under way.
     for method in ["ca", "lawa"] {
         let run = place.path(&format!("runs/short/digits/resnet8/{method}/seed1"));
         wait_until(|| has_state(&run));
     }
-    let kill = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    assert!(signal(process.id(), name));
     process.wait_with_output().unwrap()
 }
 
@@ -346,8 +318,7 @@ fn a_run_that_is_killed_is_named_with_the_signal() {
     let run = place.path("runs/short/digits/resnet8/ca/seed1");
     wait_until(|| has_state(&run));
     let children = Command::new("pgrep").args(["-P", &process.id().to_string()]).output().unwrap();
-    let child = text(&children.stdout);
-    assert!(Command::new("kill").args(["-KILL", child.trim()]).status().unwrap().success());
+    assert!(signal(text(&children.stdout).trim(), "-KILL"));
     let output = process.wait_with_output().unwrap();
     failed(&output, 1, "failed: signal: 9");
     succeeded(&place.compare(&["--only", "CA"]).output().unwrap());
@@ -508,11 +479,9 @@ fn what_is_wrong_is_told_before_anything_is_trained() {
         2,
         "--only must be one of \"digits\"",
     );
-    let mut none = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    failed(&none.args(["compare", "table9"]).output().unwrap(), 2, "one of table1, table2");
-    let mut trained = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    let comparison = place.path("c.toml");
-    let output = trained.arg("train").arg(&comparison).output().unwrap();
+    let none = hwa(&["compare", "table9"]).output().unwrap();
+    failed(&none, 2, "one of table1, table2");
+    let output = hwa(&["train"]).arg(place.path("c.toml")).output().unwrap();
     failed(&output, 2, " is a comparison, no experiment: hwa compare ");
 }
 
@@ -591,11 +560,9 @@ fn a_dry_run_says_how_much_work_it_is_and_leaves_nothing() {
 
 #[test]
 fn the_papers_tables_are_listed_and_printed() {
-    let hwa = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-        succeeded(&command.arg("compare").args(arguments).output().unwrap())
-    };
-    assert_eq!(hwa(&["--list"]).lines().count(), 8);
-    let printed = hwa(&["table1", "--print"]);
+    let compare =
+        |arguments: &[&str]| succeeded(&hwa(&["compare"]).args(arguments).output().unwrap());
+    assert_eq!(compare(&["--list"]).lines().count(), 8);
+    let printed = compare(&["table1", "--print"]);
     assert!(printed.contains("name = \"table1\"") && printed.contains("70.79"), "{printed}");
 }

@@ -5,6 +5,8 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, clippy::panic)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use command::run::{fingerprint, newest_state};
+use command::{signal, succeeded, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,15 +38,11 @@ const SECONDS: Duration = Duration::from_secs(60);
 
 /// `hwa` with these arguments, in so many ranks; without ranks, in threads.
 fn hwa(ranks: usize, arguments: &[&str]) -> Command {
-    let mut command = match ranks {
-        0 => Command::new(PROGRAM),
-        ranks => {
-            let mut mpirun = mpirun();
-            mpirun.args(["-n", &ranks.to_string(), PROGRAM]);
-            mpirun
-        }
-    };
-    command.args(arguments);
+    if ranks == 0 {
+        return command::hwa(arguments);
+    }
+    let mut command = mpirun();
+    command.args(["-n", &ranks.to_string(), PROGRAM]).args(arguments);
     command
 }
 
@@ -82,47 +82,6 @@ fn resume(ranks: usize, run: &Path) -> Command {
     let mut command = hwa(ranks, &["train", "--json", "--resume"]);
     command.arg(run);
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeeded(output: &Output) {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
-/// Everything of a finished run that must not depend on how it came about.
-fn fingerprint(run: &Path) -> (Vec<(String, Vec<u8>)>, Vec<Value>) {
-    let mut files = vec![("best".to_owned(), fs::read(run.join("best.safetensors")).unwrap())];
-    for entry in fs::read_dir(run.join("checkpoints")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        files.push((name, fs::read(path).unwrap()));
-    }
-    files.sort();
-    (files, events(run))
-}
-
-/// The events, without what depends on the clock and on the network.
-fn events(run: &Path) -> Vec<Value> {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.remove("time");
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let text = fs::read_to_string(run.join("events.jsonl")).unwrap();
-    let parse = |line: &str| {
-        let mut event = serde_json::from_str(line).unwrap();
-        strip(&mut event);
-        event
-    };
-    text.lines().map(parse).collect()
 }
 
 fn folder() -> (TempDir, PathBuf) {
@@ -172,13 +131,6 @@ fn start(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The newest state of a run.
-fn newest_state(run: &Path) -> Option<String> {
-    let names = fs::read_dir(run.join("state")).ok()?.flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("manifest-")).max()
-}
-
 /// Starts a run, or goes on with it, and waits until it has saved another state.
 fn at_work(ranks: usize, run: &Path, sets: &[&str]) -> Child {
     let before = newest_state(run);
@@ -219,12 +171,6 @@ fn ranks_of(run: &Path) -> Vec<(usize, u32)> {
         }
     }
     found
-}
-
-/// Whether the process was still there to get it.
-fn signal(pid: u32, signal: &str) -> bool {
-    let kill = Command::new("kill").args([signal, &pid.to_string()]).output();
-    kill.unwrap().status.success()
 }
 
 #[test]
@@ -332,7 +278,7 @@ fn an_interrupt_leaves_a_run_that_any_number_of_ranks_goes_on_with() {
             sent.push(signal(child.id(), "-USR1"));
         }
         for (_, pid) in ranks_of(&parts).iter().filter(|(rank, _)| interrupted.contains(rank)) {
-            sent.push(signal(*pid, "-TERM"));
+            sent.push(signal(pid, "-TERM"));
             // The others have heard of it from the first by the time their own signal comes.
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -522,7 +468,7 @@ fn a_run_that_is_suspended_goes_on() {
     let ranks = ranks_of(&run);
     assert_eq!(ranks.len(), 2);
     for (order, pause) in [("-STOP", Duration::from_secs(5)), ("-CONT", Duration::ZERO)] {
-        assert!(ranks.iter().all(|(_, pid)| signal(*pid, order)));
+        assert!(ranks.iter().all(|(_, pid)| signal(pid, order)));
         sleep(pause);
     }
     let newest = newest_state(&run);

@@ -1,26 +1,13 @@
 //! Folders of images, and weights that others trained, as a user meets them.
 #![allow(clippy::unwrap_used)] // it is a test
 
+mod command;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use serde_json::Value;
-
-fn hwa(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hwa"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_str(text(&output.stdout).trim()).unwrap()
-}
+use command::{hwa, json, text};
 
 /// The message of a command that failed with this code.
 fn refused(output: &Output, code: i32) -> String {

@@ -8,9 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use command::{hwa, succeeded, text};
+use command::{hwa, succeeded, text, wait_until};
 
 /// A training of a second: 6 cycles of 8 steps on 160 digits.
 const SHORT: [&str; 5] = [
@@ -178,14 +177,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-fn wait_until(happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it did not happen");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

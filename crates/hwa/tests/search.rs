@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use command::{failed, hwa, json, succeeded, text, train};
+use command::{failed, hwa, json, signal, succeeded, text, train, wait_until};
 use hwa_core::{Role, Statistics, Tensor, Values, Weights, mean};
 use hwa_store::{Metadata, read_tensors, write_tensors};
 use serde_json::{Value, json};
@@ -313,18 +313,13 @@ fn an_interrupted_search_goes_on_and_ends_as_an_uninterrupted_one() {
     let eval = format!("sh '{}' {{weights}}", bench.at("eval.sh").display());
     let mut command = bench.command("found", &eval, &["--json", "--max-evals", "40"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !fs::read_to_string(bench.at("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
-        thread::sleep(Duration::from_millis(20));
-    }
-    let signal = |name: &str, pid: &str| {
-        Command::new("kill").args([name, pid.trim()]).stderr(Stdio::null()).status().unwrap()
-    };
-    signal("-INT", &child.id().to_string());
+    wait_until(|| fs::read_to_string(bench.at("pid")).is_ok_and(|pid| pid.ends_with('\n')));
+    assert!(signal(child.id(), "-INT"));
     let output = child.wait_with_output().unwrap();
     failed(&output, 130, "interrupted; the same command with --resume goes on with it");
     // The command that was waited for is gone, and so is its file.
     let pid = fs::read_to_string(bench.at("pid")).unwrap();
-    assert!(!signal("-0", &pid).success(), "{pid} is alive");
+    assert!(!signal(pid.trim(), "-0"), "{pid} is alive");
     assert_eq!(bench.names("found"), ["journal.jsonl"]);
 
     fs::remove_file(bench.at("slow")).unwrap();
@@ -353,25 +348,20 @@ fn a_second_interrupt_leaves_at_once_and_takes_the_command_along() {
     );
     let mut command = bench.command("found", &eval, &[]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')) {
-        thread::sleep(Duration::from_millis(20));
-    }
-    let signal = |name: &str, pid: &str| {
-        Command::new("kill").args([name, pid.trim()]).stderr(Stdio::null()).status().unwrap()
-    };
+    wait_until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
     // Within the two seconds that it has to end by itself.
     for _ in 0..2 {
-        signal("-INT", &child.id().to_string());
+        signal(child.id(), "-INT");
         thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let pid = fs::read_to_string(pid).unwrap();
     let gone = (0..200).any(|_| {
         thread::sleep(Duration::from_millis(10));
-        !signal("-0", &pid).success()
+        !signal(pid.trim(), "-0")
     });
     if !gone {
-        signal("-KILL", &pid);
+        signal(pid.trim(), "-KILL");
     }
     assert!(gone, "{pid} is alive");
 }
@@ -455,9 +445,7 @@ fn a_search_that_is_refused_does_not_disturb_the_one_at_work() {
     let mut command = bench.command("found", &eval, &["--json"]);
     let first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let candidate = bench.at("found/candidate.safetensors");
-    while !candidate.exists() {
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| candidate.exists());
     for more in ["--resume", "--force"] {
         failed(&bench.command("found", &eval, &[more]).output().unwrap(), 2, "in use");
     }

@@ -60,8 +60,9 @@ pub fn mean(members: &[&Weights], statistics: Statistics) -> Result<Weights, Wei
     Ok(average)
 }
 
-/// The sum of members that come one after the other and never leave: in double precision, so twice
-/// as large as one of them in single precision; their mean has the bits of [`mean`] with [`Statistics::Omit`].
+/// The sum of members that come one after the other and never leave: in double precision, so
+/// twice as large as one of them in single precision. Their mean has the bits of [`mean`] with
+/// [`Statistics::Omit`].
 #[derive(Debug, Clone)]
 pub(crate) struct RunningSum {
     parameters: BTreeMap<String, Vec<f64>>,

@@ -16,7 +16,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::atomic::{TEMPORARY, remove_partial_files};
+use crate::atomic::{TEMPORARY, read_to_string, remove_partial_files};
 use crate::checkpoints::CheckpointStore;
 use crate::error::StoreError;
 
@@ -78,6 +78,15 @@ impl RunDir {
             remove_partial_files(&folder)?;
         }
         Ok(run)
+    }
+
+    /// The text of the experiment that a run in this folder trains, and its file.
+    pub fn stored_experiment(path: &Path) -> Result<(String, PathBuf), StoreError> {
+        let file = path.join(EXPERIMENT);
+        if !file.is_file() {
+            return Err(StoreError::NotARun { path: path.to_owned(), missing: EXPERIMENT });
+        }
+        Ok((read_to_string(&file)?, file))
     }
 
     /// Whether a process has the run in this folder open.

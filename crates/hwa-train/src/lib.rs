@@ -27,6 +27,7 @@ mod parse;
 mod ranks;
 mod replica;
 mod run;
+mod same;
 mod scale;
 mod settings;
 mod span;

@@ -36,6 +36,18 @@ pub enum ExperimentError {
         /// What it must be, and what it is.
         reason: String,
     },
+    /// A run trains another experiment.
+    #[error("{} is another experiment: `{key}` is {stored} there, asked for is {asked}", run.display())]
+    Other {
+        /// The run.
+        run: PathBuf,
+        /// The first key that differs.
+        key: String,
+        /// Its value there.
+        stored: String,
+        /// Its value here.
+        asked: String,
+    },
 }
 
 impl ExperimentError {

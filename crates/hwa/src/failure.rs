@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::output::tell;
+use hwa_compare::{Cell, CompareError, Spec};
 use hwa_data::DataError;
 use hwa_nn::NnError;
 use hwa_store::{CheckpointError, SeriesError, StoreError};
@@ -65,6 +66,15 @@ impl Failure {
         }
     }
 
+    /// With what a cell of a comparison is, and where that stands.
+    pub(crate) fn of_cell(self, cell: &Cell, spec: &Spec, sets: &[String]) -> Self {
+        let Self::Usage(error) = &self else { return self.of(&cell.title()) };
+        match spec.context(cell, error.downcast_ref(), sets) {
+            Some(context) => self.of(&context),
+            None => self,
+        }
+    }
+
     /// Prints the message and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         ExitCode::from(self.report_code())
@@ -114,6 +124,16 @@ fn chain(error: &anyhow::Error) -> String {
 impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Self {
         Self::Usage(error.into())
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Self {
+        match error {
+            CompareError::Mistake(message) => Self::usage(message),
+            CompareError::Experiment(error) => error.into(),
+            CompareError::Store(error) => error.into(),
+        }
     }
 }
 

@@ -82,6 +82,7 @@
 //! | [`study`] | lines and planes on the loss surface, the convergence condition |
 //! | [`train`] | the algorithm, its judge, its state, its events |
 
+pub use hwa_compare as compare;
 pub use hwa_core as core;
 pub use hwa_data as data;
 pub use hwa_nn as nn;

@@ -7,7 +7,6 @@ mod console;
 mod counting;
 mod environment;
 mod failure;
-mod file_kind;
 mod journal;
 mod landscape;
 mod left_out;

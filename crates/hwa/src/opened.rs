@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hwa_core::{Role, Weights};
 use hwa_data::{OpenOptions, RecalibrationBatches, Source};
 use hwa_nn::{Adapted, BurnReplica, Head, ModelSpec, NnError, Origin, Precision, SgdConfig, Task};
-use hwa_store::{Checkpoint, Metadata, StoreError, read_checkpoint, read_to_string};
+use hwa_store::{Checkpoint, Metadata, RunDir, StoreError, read_checkpoint};
 use hwa_train::{Convolution, EvaluateTable, Experiment, Recalibration, Replica, State};
 
 use crate::about::About;
@@ -102,7 +102,7 @@ impl Opened {
                 checkpoint,
             });
         };
-        let (text, path) = stored_experiment(run)?;
+        let (text, path) = RunDir::stored_experiment(run)?;
         let experiment = Experiment::parse(&text, &path, &[])?;
         let mut estimation = Estimation::of(&experiment);
         estimation.batch = subject.batch.unwrap_or(estimation.batch);
@@ -153,16 +153,6 @@ impl Opened {
     pub(crate) fn source(&self, options: &OpenOptions) -> Result<Source, Failure> {
         Ok(hwa_data::open(&self.data, self.data_dir.as_deref(), options)?)
     }
-}
-
-/// The experiment that a run directory keeps.
-pub(crate) fn stored_experiment(run: &Path) -> Result<(String, PathBuf), Failure> {
-    let path = run.join("experiment.toml");
-    if !path.is_file() {
-        let (path, missing) = (run.to_owned(), "experiment.toml");
-        return Err(hwa_store::StoreError::NotARun { path, missing }.into());
-    }
-    Ok((read_to_string(&path)?, path))
 }
 
 /// The task that a data set sets.

@@ -7,12 +7,13 @@ use hwa_data::{
     Batch, DataError, EvaluationBatches, OpenOptions, Part, RecalibrationBatches, Source, Subset,
 };
 use hwa_nn::{BurnReplica, ModelSpec, SgdConfig, Task};
+use hwa_store::RunDir;
 use hwa_train::{Convolution, Data, Experiment, Replica, ReplicaError};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Split, StudyOf};
 use crate::failure::Failure;
-use crate::opened::{precision, stored_experiment, task};
+use crate::opened::{precision, task};
 use crate::pages;
 use crate::shelf::Shelf;
 
@@ -56,7 +57,7 @@ impl Studied {
         let without_model = if subject.data.is_some() { "--model" } else { "--run" };
         let experiment = match &subject.run {
             Some(run) => {
-                let (text, path) = stored_experiment(run)?;
+                let (text, path) = RunDir::stored_experiment(run)?;
                 Some(Experiment::parse(&text, &path, &[])?)
             }
             None => None,

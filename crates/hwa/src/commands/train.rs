@@ -27,7 +27,7 @@ use hwa_train::{
 };
 use serde_json::Value;
 
-pub(crate) use asked::{Sources, as_stored, identity, toml_string};
+pub(crate) use asked::{Sources, toml_string};
 pub(crate) use signals::interrupt_on_ctrl_c;
 
 use advice::explained;
@@ -353,7 +353,7 @@ impl Planned {
             about: About::of(self.spec, &self.source).to_metadata()?,
             dir,
             identity: Identity {
-                experiment: identity(&self.experiment)?,
+                experiment: self.experiment.identity()?,
                 arithmetic: self.arithmetic(),
                 allow_other_arithmetic: arguments.allow_other_arithmetic,
             },

@@ -1,19 +1,12 @@
 //! `hwa compare`: methods beside each other.
 
-mod cell;
-mod elsewhere;
-mod entry;
-mod keys;
 mod plan;
-mod presets;
 mod queue;
-mod results;
-mod source;
-mod spec;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use hwa_compare::{PRESETS, preset};
 use hwa_report::Comparison;
 use hwa_store::read_to_string;
 use hwa_train::Interrupt;
@@ -33,7 +26,7 @@ use crate::terminal::{Voice, width_of_results};
 /// Runs the command.
 pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     if arguments.list {
-        for preset in &presets::PRESETS {
+        for preset in &PRESETS {
             give(format_args!("{}  {}", preset.name, preset.about));
         }
         return Ok(());
@@ -95,7 +88,7 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
     let name = arguments.comparison.as_deref().unwrap_or_default();
     let path = PathBuf::from(name);
     if !path.is_file()
-        && let Some(preset) = presets::named(name)
+        && let Some(preset) = preset(name)
     {
         return Ok((preset.text.to_owned(), path));
     }
@@ -106,7 +99,7 @@ fn asked(arguments: &Compare) -> Result<(String, PathBuf), Failure> {
         if name.contains(['/', '\\', '.']) {
             return Failure::Usage(anyhow::anyhow!("{error}"));
         }
-        let known: Vec<&str> = presets::PRESETS.iter().map(|preset| preset.name).collect();
+        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         let known = known.join(", ");
         Failure::usage(format!("there is no file {name:?}; a table of the paper is one of {known}"))
     })?;

@@ -6,20 +6,16 @@ mod tables;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use hwa_compare::{Cell, Spec, Tables, Taken, divergence, figures, slug};
 use hwa_report::RunFigures;
+use hwa_store::RunDir;
 use hwa_train::Experiment;
 
-use super::cell::Cell;
-use super::elsewhere::Elsewhere;
-use super::entry::slug;
-use super::results;
-use super::spec::{Spec, repeated};
 use crate::arguments::Compare;
 use crate::commands::figures::Trained;
-use crate::commands::train::{Sources, identity, toml_string};
+use crate::commands::train::{Sources, toml_string};
 use crate::console::counted;
 use crate::failure::Failure;
-use crate::opened::stored_experiment;
 use crate::output::tell;
 
 /// Keys that entries of a comparison have, or the comparison itself.
@@ -44,9 +40,9 @@ pub(in crate::commands) struct Plan {
     /// What the tables' files are called.
     stem: String,
     /// What other machines have finished.
-    elsewhere: Elsewhere,
+    elsewhere: Tables,
     /// What the tables have had: a figure is not lost with the folder of its run.
-    before: Elsewhere,
+    before: Tables,
     /// Whether only runs of the first seed have the curve on test that the experiment asks for.
     curve_of_first_seed: bool,
 }
@@ -62,7 +58,8 @@ impl Plan {
             [] => spec.seeds.clone(),
             asked => asked.to_vec(),
         };
-        if let Some(again) = repeated(&seeds) {
+        let mut numbered = seeds.iter().enumerate();
+        if let Some((_, again)) = numbered.find(|(i, seed)| seeds[..*i].contains(seed)) {
             return Err(Failure::usage(format!(
                 "--seeds must name each once, found {again} again"
             )));
@@ -81,11 +78,11 @@ impl Plan {
         };
         let out = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(&stem));
         let mut notes = [spec.notes.clone(), spec.described(&arguments.sets)].concat();
-        let used = used(&spec, &sets, &cells, &arguments.sets)?;
+        let used = spec.used(&arguments.sets, &sets, &cells)?;
         if !used.is_empty() {
             notes.push(format!("Set for all: {}.", used.join(", ")));
         }
-        without_use(&spec, &cells).iter().for_each(tell);
+        spec.without_use(&cells).iter().for_each(tell);
         let outer = |cell: &Cell| {
             let (method, of) = (&cell.method, cell.outer_of.as_ref()?);
             Some(format!("{method}: the outer weights alone of the runs of {of}, time included."))
@@ -93,17 +90,21 @@ impl Plan {
         let outer: BTreeSet<String> = cells.iter().filter_map(outer).collect();
         notes.extend(outer);
         let known = vec![true; cells.len()];
-        let elsewhere = Elsewhere::read(&arguments.with)?;
+        let elsewhere = Tables::read(&arguments.with).map_err(|error| {
+            Failure::usage(format!("--with takes a table (.json) of `hwa compare`: {error}"))
+        })?;
         let is_here = |cell: &Cell, seed: u64| {
             out.join(&cell.folder).join(format!("seed{seed}")).join("summary.json").is_file()
         };
         let own = cells.iter().filter(|cell| cell.outer_of.is_none());
         let needed = own.flat_map(|cell| spec.seeds.iter().map(move |seed| (cell, *seed)));
         let needed: Vec<(&Cell, u64)> = needed.filter(|(cell, s)| !is_here(cell, *s)).collect();
-        let (told, doubts) = elsewhere.taken(&needed);
-        told.iter().for_each(tell);
+        let taken = elsewhere.taken(&needed);
+        taken.iter().map(as_told).for_each(tell);
+        let doubts: Vec<String> = taken.iter().filter_map(doubt).collect();
+        doubts.iter().for_each(tell);
         notes.extend(doubts);
-        let before = Elsewhere::own(&out.join(format!("{stem}.json")));
+        let before = Tables::own(&out.join(format!("{stem}.json")));
         let mut plan = Self {
             spec,
             cells,
@@ -167,7 +168,6 @@ impl Plan {
         let mut sources = Sources::default();
         let mut notes: Vec<(String, String, Vec<String>)> = Vec::new();
         let flags = self.chosen.iter().zip(&mut self.known);
-        let (source, sets) = (&self.spec.source, &self.sets);
         for (cell, (chosen, known)) in self.cells.iter_mut().zip(flags) {
             let scaled = sources.open(&cell.experiment.data).map_err(Failure::from);
             let scaled = scaled.and_then(|source| {
@@ -177,7 +177,7 @@ impl Plan {
             let scaled = match scaled {
                 Ok(scaled) => scaled,
                 Err(failure) if *chosen => {
-                    let failure = cell.failed(failure, source, sets);
+                    let failure = failure.of_cell(cell, &self.spec, &self.sets);
                     return Err(failure.of(&format!("with --scale {factor}")));
                 }
                 // Nobody asked for it now.
@@ -265,7 +265,7 @@ impl Plan {
                     Err(_) if cell.outer_of.is_none() => more += 1,
                     _ => {}
                 }
-                self.elsewhere.run(cell, *seed)?;
+                self.run_elsewhere(cell, *seed)?;
             }
         }
         match first {
@@ -287,7 +287,7 @@ impl Plan {
                 Ok(if cell.outer_of.is_some() { run.without_windows() } else { Some(run) })
             }
             None => {
-                let elsewhere = self.elsewhere.run(cell, seed)?;
+                let elsewhere = self.run_elsewhere(cell, seed)?;
                 Ok(elsewhere.or_else(|| self.before.same_run(cell, seed)))
             }
         }
@@ -295,8 +295,14 @@ impl Plan {
 
     fn is_done(&self, cell: &Cell, seed: u64) -> Result<bool, Failure> {
         let dir = self.dir(cell, seed);
-        let here = dir.join("summary.json").is_file() || results::divergence(&dir, seed).is_some();
-        Ok(here || self.elsewhere.run(cell, seed)?.is_some())
+        let here = dir.join("summary.json").is_file() || divergence(&dir, seed).is_some();
+        Ok(here || self.run_elsewhere(cell, seed)?.is_some())
+    }
+
+    /// The figures of a run that another machine has finished.
+    fn run_elsewhere(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
+        let run = self.elsewhere.run(cell, seed);
+        run.map_err(|error| Failure::usage(format!("--with: {error}")))
     }
 
     /// Makes sure that a run that is there is one of this cell; its figures, if it is finished.
@@ -312,18 +318,19 @@ impl Plan {
                 "{label}, seed {seed}: {failure}; remove {place} to train it again"
             ))
         };
-        let (text, path) = stored_experiment(&dir).map_err(damaged)?;
+        let stored = RunDir::stored_experiment(&dir).map_err(Failure::from);
+        let (text, path) = stored.map_err(damaged)?;
         let mut cell = cell.clone();
         cell.experiment.evaluate.test_curve &= !self.has_no_curve(seed);
         let checked = Experiment::parse(&text, &path, &[]).map_err(Failure::from);
-        let checked = checked.and_then(|stored| cell.ensure_trained_by(&stored, &dir, seed));
+        let checked = checked.and_then(|stored| Ok(cell.ensure_trained_by(&stored, &dir, seed)?));
         checked.map_err(|failure| {
             Failure::usage(format!(
                 "{label}, seed {seed}: {failure}; remove that run, give the entry another label, \
                  or choose another --out"
             ))
         })?;
-        results::read(&dir, seed).map_err(damaged)
+        figures(&dir, seed).map_err(Failure::from).map_err(damaged)
     }
 }
 
@@ -345,44 +352,27 @@ fn sets(arguments: &Compare) -> Result<Vec<String>, Failure> {
     Ok(sets)
 }
 
-/// Which of the values that are set decide what any run is.
-fn used(
-    spec: &Spec,
-    sets: &[String],
-    cells: &[Cell],
-    asked: &[String],
-) -> Result<Vec<String>, Failure> {
-    let identities = |cells: &[Cell]| -> Result<Vec<String>, Failure> {
-        let usual = Experiment::default();
-        cells.iter().map(|cell| identity(&cell.experiment.with_unused_of(&usual))).collect()
-    };
-    let with_all = identities(cells)?;
-    let mut used = Vec::new();
-    for (index, set) in asked.iter().enumerate() {
-        let mut others = sets.to_vec();
-        others.remove(index);
-        // What cannot be without it depends on it.
-        let without = spec.cells(&others).and_then(|cells| identities(&cells));
-        if !without.is_ok_and(|without| without == with_all) {
-            used.push(set.clone());
-        }
+/// What is taken of a table.
+fn as_told(taken: &Taken) -> String {
+    let path = taken.path.display();
+    match taken.runs {
+        0 => format!(
+            "--with {path}: none of its runs is needed here; it has those of {}",
+            taken.rows.join("; ")
+        ),
+        runs => format!("--with {path}: {} taken", counted(runs, "run")),
     }
-    Ok(used)
 }
 
-/// That methods have no use for keys of their own entries, if it is so.
-fn without_use(spec: &Spec, cells: &[Cell]) -> BTreeSet<String> {
-    let mut told = BTreeSet::new();
-    for cell in cells {
-        let entry = cell.places.first().map_or("", String::as_str);
-        for key in cell.experiment.keys_without_use() {
-            if spec.source.has(&format!("{entry}.{key}")) {
-                let (label, method) = (&cell.method, cell.experiment.method.name());
-                told.insert(format!("{label}: method {method} has no use for `{key}`"));
-            }
-        }
-    }
-    told
+/// What a reader has to know of what is taken of a table.
+fn doubt(taken: &Taken) -> Option<String> {
+    let name = taken.path.file_name().unwrap_or_default().display();
+    let runs = counted(taken.doubtful, "run");
+    (taken.doubtful > 0).then(|| {
+        format!(
+            "{runs} without settings from {name}: of these only the number of models was compared."
+        )
+    })
 }
 
 /// Which cells have one of the labels, for each kind of label that is named.

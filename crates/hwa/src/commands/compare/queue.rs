@@ -11,11 +11,11 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use hwa_compare::divergence;
 use hwa_store::RunDir;
 use hwa_train::Interrupt;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::results;
 use crate::terminal::Voice;
 
 /// How often processes are looked after.
@@ -236,7 +236,7 @@ impl Queue<'_> {
                 ended.interrupted = true;
             }
             // It would again, so it is no failure to be tried once more, but an outcome.
-            Some(1) if let Some(run) = results::divergence(&job.job.dir, job.job.seed) => {
+            Some(1) if let Some(run) = divergence(&job.job.dir, job.job.seed) => {
                 self.voice.say(&format!("{count}: {label} diverged: {}", run.reason));
                 return true;
             }

@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use hwa_compare::FileKind;
 use hwa_core::Weights;
 use hwa_data::{DataError, Source};
 use hwa_nn::{Head, ModelSpec, NnError, Task};
-use hwa_store::read_to_string;
-use hwa_train::{Data, Experiment, ExperimentError, LogTable, Method, Model};
+use hwa_store::{RunDir, read_to_string};
+use hwa_train::{Data, Experiment, ExperimentError, Method, Model};
 use serde_json::Value;
 
 use crate::arguments::Train;
 use crate::failure::Failure;
-use crate::file_kind::FileKind;
+
 use crate::opened;
 use crate::output::tell;
 
@@ -142,7 +143,7 @@ pub(super) fn experiment(arguments: &Train) -> Result<Asked, Failure> {
         (Some(file), _) => {
             (read_to_string(file).map_err(|e| Failure::Usage(e.into()))?, file.clone())
         }
-        (None, Some(run)) => opened::stored_experiment(run)?,
+        (None, Some(run)) => RunDir::stored_experiment(run)?,
         (None, None) => (DEFAULT_EXPERIMENT.to_owned(), PathBuf::from("the default experiment")),
     };
     if FileKind::of(&text) == Some(FileKind::Comparison) {
@@ -177,56 +178,12 @@ pub(super) fn experiment(arguments: &Train) -> Result<Asked, Failure> {
 /// The experiment with what a run in `run` wrote down about itself. That it is the one that
 /// the run trains is made sure of.
 fn as_in(run: &Path, experiment: Experiment) -> Result<Experiment, Failure> {
-    let (text, path) = opened::stored_experiment(run)?;
-    as_stored(&Experiment::parse(&text, &path, &[])?, run, experiment)
-}
-
-/// The experiment with what a run in `run` has `stored` about itself.
-pub(crate) fn as_stored(
-    stored: &Experiment,
-    run: &Path,
-    mut experiment: Experiment,
-) -> Result<Experiment, Failure> {
-    if experiment.data.validation.is_none() {
-        experiment.data.validation = stored.data.validation;
-    }
-    experiment.data.digest = stored.data.digest.clone();
-    experiment.model.weights = stored.model.weights.clone();
-    experiment.model.new_head = stored.model.new_head;
-    experiment = experiment.resolved().with_unused_of(stored);
-    ensure_same(run, stored, &experiment)?;
-    // The data may have moved since.
-    experiment.data.dir = experiment.data.dir.or_else(|| stored.data.dir.clone());
-    Ok(experiment)
+    let (text, path) = RunDir::stored_experiment(run)?;
+    Ok(experiment.as_stored(&Experiment::parse(&text, &path, &[])?, run)?)
 }
 
 pub(crate) fn toml_string(path: &Path) -> String {
     Value::from(path.display().to_string()).to_string()
-}
-
-/// What must not change when a run is resumed: everything but where the data is and how
-/// much of the machine is used.
-pub(crate) fn identity(experiment: &Experiment) -> Result<String, Failure> {
-    let mut same = experiment.clone();
-    same.threads = None;
-    let usual = hwa_train::Data::default();
-    same.data.dir = None;
-    same.log = LogTable::default();
-    (same.data.cache_mib, same.data.decoders) = (usual.cache_mib, usual.decoders);
-    Ok(same.to_toml()?)
-}
-
-fn ensure_same(run: &Path, stored: &Experiment, asked: &Experiment) -> Result<(), Failure> {
-    let (stored, asked) = (identity(stored)?, identity(asked)?);
-    match Experiment::first_difference(&stored, &asked) {
-        None => Ok(()),
-        Some((key, was, is)) => {
-            let run = run.display();
-            Err(Failure::usage(format!(
-                "{run} is another experiment: `{key}` is {was} there, asked for is {is}"
-            )))
-        }
-    }
 }
 
 /// What the folder of a new run is called: the experiment's name, with the method

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hwa_compare::Cell;
 use hwa_store::{StoreError, write_atomically};
 use hwa_train::Experiment;
 
 use super::Plan;
-use crate::commands::compare::cell::Cell;
 use crate::commands::compare::queue::Job;
 use crate::commands::train::{Planned, Sources, Work};
 use crate::failure::Failure;
@@ -35,9 +35,8 @@ impl Plan {
                 continue;
             }
             let checked = Planned::check(&cell.experiment, &mut sources);
-            let (source, sets) = (&self.spec.source, &self.sets);
             let Work { images, disk } =
-                checked.map_err(|failure| cell.failed(failure, source, sets))?;
+                checked.map_err(|failure| failure.of_cell(cell, &self.spec, &self.sets))?;
             jobs.extend(seeds.into_iter().map(|seed| Job {
                 label: format!("{}, seed {seed}", self.label(cell)),
                 experiment: experiment.clone(),
@@ -55,8 +54,6 @@ impl Plan {
         }
         let mut dirs = BTreeSet::new();
         jobs.retain(|job: &Job| dirs.insert(job.dir.clone()));
-        // A column of a table is better than a row; and what needs more cores comes first,
-        // because what needs fewer can be put beside it.
         // After all of them are known to be possible.
         for (cell, _) in self.cells.iter().zip(&self.chosen).filter(|(_, chosen)| **chosen) {
             let path = self.out.join(&cell.folder).join("experiment.toml");
@@ -64,6 +61,8 @@ impl Plan {
                 write_experiment(&path, &cell.experiment)?;
             }
         }
+        // A column of a table is better than a row; and what needs more cores comes first,
+        // because what needs fewer can be put beside it.
         let place = |seed| self.seeds.iter().position(|known| *known == seed);
         jobs.sort_by_key(|job: &Job| (place(job.seed), Reverse(job.models)));
         Ok(jobs)

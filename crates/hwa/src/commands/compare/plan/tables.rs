@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use hwa_report::{Comparison, Group, Row, RunFigures};
+use hwa_compare::{Cell, Tables, divergence};
+use hwa_report::{Comparison, Group, Row};
 use hwa_store::{StoreError, write_atomically};
-use hwa_train::{Budget, Experiment, WindowText};
+use hwa_train::Budget;
 
 use super::Plan;
-use crate::commands::compare::cell::Cell;
-use crate::commands::compare::elsewhere::Elsewhere;
-use crate::commands::compare::results;
 use crate::failure::Failure;
 use crate::output::tell;
 
@@ -44,7 +42,7 @@ impl Plan {
     /// A table that has more than the one that will be written in its place is kept beside it.
     fn keep_what_would_be_lost(&self, comparison: &Comparison) -> Result<(), Failure> {
         let table = self.table("json");
-        let lost = Elsewhere::lost(&table, comparison);
+        let lost = Tables::lost(&table, comparison);
         let Some(first) = lost.first() else { return Ok(()) };
         let more = match lost.len() {
             1 => String::new(),
@@ -76,11 +74,11 @@ impl Plan {
             for seed in self.spec.seeds.iter().filter(|_| *known) {
                 match self.figures(cell, *seed)? {
                     Some(run) => runs.push(run),
-                    None => diverged.extend(results::divergence(&self.dir(cell, *seed), *seed)),
+                    None => diverged.extend(divergence(&self.dir(cell, *seed), *seed)),
                 }
             }
             if let Some(note) =
-                whole_run(cell, &runs).filter(|note| !comparison.notes.contains(note))
+                cell.whole_runs(&runs).filter(|note| !comparison.notes.contains(note))
             {
                 comparison.notes.push(note);
             }
@@ -143,25 +141,4 @@ impl Plan {
         let reference = comparison.reference.clone().filter(has);
         Comparison { title: comparison.title.clone(), rows, notes, reference }
     }
-}
-
-/// That a window of a cell never slides, because its runs are as short, if it is so.
-fn whole_run(cell: &Cell, runs: &[RunFigures]) -> Option<String> {
-    let Experiment { method, hwa, budget, .. } = &cell.experiment;
-    let cycles = runs.iter().map(|run| run.last_cycle).max()?;
-    let length = |text: &WindowText| match text {
-        WindowText::Cycles(length) => Some(length.get()),
-        WindowText::Share(_) => None,
-    };
-    let lengths = hwa.window_length.as_slice().iter().filter_map(length);
-    let whole: Vec<String> =
-        lengths.filter(|length| *length >= cycles).map(|length| length.to_string()).collect();
-    (method.has_window() && cell.outer_of.is_none() && !whole.is_empty()).then(|| {
-        let (label, whole) = (&cell.method, whole.join(" and "));
-        let budget = match budget {
-            Budget::PerModel => "",
-            Budget::Total => "at equal gradients ",
-        };
-        format!("{label}: {budget}a window of {whole} never slides: there are {cycles} cycles.")
-    })
 }

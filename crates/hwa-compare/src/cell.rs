@@ -2,60 +2,57 @@
 
 use std::path::{Path, PathBuf};
 
-use hwa_train::{Budget, Experiment, Method};
+use hwa_train::{Budget, Experiment, ExperimentError, Method};
 
-use super::entry::{Compared, DATASETS, Labelled, NETWORKS, compared, labelled, labels, slug};
-use super::keys::merge;
-use super::source::Source;
-use super::spec::{Spec, repeated};
-use crate::commands::train::as_stored;
-use crate::failure::Failure;
+use crate::entry::{Compared, DATASETS, Labelled, NETWORKS, compared, labelled, labels, slug};
+use crate::error::CompareError;
+use crate::keys::merge;
+use crate::spec::{Spec, repeated};
 
 /// A method on a data set with a network under a budget: runs that differ by their seed alone.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Cell {
+pub struct Cell {
     /// The data set's label.
-    pub(super) dataset: String,
+    pub dataset: String,
     /// The network's label.
-    pub(super) network: String,
+    pub network: String,
     /// The method's label.
-    pub(super) method: String,
+    pub method: String,
     /// Where its runs are, below the comparison's folder.
-    pub(super) folder: String,
+    pub folder: String,
     /// What they train, but for the seed.
-    pub(super) experiment: Experiment,
+    pub experiment: Experiment,
     /// The method that trains them, if this is of their outer weights alone.
-    pub(super) outer_of: Option<String>,
+    pub outer_of: Option<String>,
     /// Where its parts stand in the comparison, the one first whose keys count.
-    pub(super) places: Vec<String>,
+    pub(crate) places: Vec<String>,
 }
 
 impl Cell {
     /// The method, and the budget if it is not the usual one.
-    pub(super) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self.experiment.budget {
             Budget::PerModel => self.method.clone(),
             Budget::Total => format!("{}, equal gradients", self.method),
         }
     }
 
-    /// A failure of its experiment, with what it is and where that stands.
-    pub(super) fn failed(&self, failure: Failure, source: &Source, sets: &[String]) -> Failure {
+    /// The same, with its network and its data set.
+    pub fn title(&self) -> String {
         let Self { dataset, network, .. } = self;
-        let what = format!("{} on {dataset} with {network}", self.label());
-        source.located(failure, &what, &self.places, sets)
+        format!("{} on {dataset} with {network}", self.label())
     }
 
     /// An error, unless a run in `place` that has `stored` this experiment is one of this cell.
-    pub(super) fn ensure_trained_by(
+    pub fn ensure_trained_by(
         &self,
         stored: &Experiment,
         place: &Path,
         seed: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CompareError> {
         let asked = Experiment { seed, ..self.experiment.clone() };
         let model = asked.model.clone();
-        let stored = as_stored(stored, place, asked)?;
+        let stored = asked.as_stored(stored, place)?;
         // A resumed run takes these from itself.
         let same = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
@@ -63,7 +60,7 @@ impl Cell {
         let equal = same(&stored.model.weights) == same(&model.weights);
         match equal && stored.model.new_head == model.new_head {
             true => Ok(()),
-            false => Err(Failure::usage(format!(
+            false => Err(CompareError::Mistake(format!(
                 "{} is another experiment: it begins with other weights",
                 place.display()
             ))),
@@ -72,8 +69,19 @@ impl Cell {
 }
 
 impl Spec {
+    /// What to say before an `error` of a cell's experiment (of something else, if there is none):
+    /// what it is and where that stands; nothing, where the error tells it.
+    pub fn context(
+        &self,
+        cell: &Cell,
+        error: Option<&ExperimentError>,
+        sets: &[String],
+    ) -> Option<String> {
+        self.source.context(error, &cell.title(), &cell.places, sets)
+    }
+
     /// Every experiment, by data set, network, method and budget.
-    pub(super) fn cells(&self, sets: &[String]) -> Result<Vec<Cell>, Failure> {
+    pub fn cells(&self, sets: &[String]) -> Result<Vec<Cell>, CompareError> {
         let datasets = labelled(&self.datasets, DATASETS, &self.source)?;
         let networks = labelled(&self.networks, NETWORKS, &self.source)?;
         let compared = compared(&self.methods, &self.source)?;
@@ -98,7 +106,7 @@ impl Spec {
     }
 
     /// One experiment; nothing, if another budget has the same.
-    fn cell(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Option<Cell>, Failure> {
+    fn cell(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Option<Cell>, CompareError> {
         let mut experiment = self.combined(parts, sets)?;
         ensure_the_same_is_compared(&self.combined(parts, &[])?, &experiment, sets)?;
         let single = experiment.gradients_per_step() == 1;
@@ -136,7 +144,7 @@ impl Spec {
     }
 
     /// What the keys of all parts make together.
-    fn combined(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Experiment, Failure> {
+    fn combined(&self, parts: &Parts<'_>, sets: &[String]) -> Result<Experiment, CompareError> {
         let mut keys = self.experiment.clone();
         for part in [parts.dataset, parts.network, &parts.method.entry] {
             merge(&mut keys, &part.keys);
@@ -153,13 +161,13 @@ impl Spec {
                 return Err(self.source.mistake_at(&place, reason));
             }
         }
-        let text = toml::to_string(&keys).map_err(|e| Failure::usage(e.to_string()))?;
+        let text = toml::to_string(&keys).map_err(|e| CompareError::Mistake(e.to_string()))?;
         // Each part is one that can be read: what is left to go wrong is a `--set`.
         Ok(Experiment::parse(&text, Path::new(&self.name), sets)?)
     }
 
     /// A figure under a label that nothing has would be missed by nobody.
-    fn check_paper(&self, labels: [&[Labelled]; 3]) -> Result<(), Failure> {
+    fn check_paper(&self, labels: [&[Labelled]; 3]) -> Result<(), CompareError> {
         let [datasets, networks, methods] = labels;
         for (dataset, by_network) in &self.paper {
             self.ensure_known("paper", "paper", dataset, datasets)?;
@@ -181,7 +189,7 @@ impl Spec {
         place: &str,
         label: &str,
         known: &[Labelled],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CompareError> {
         if known.iter().any(|entry| entry.label == label) {
             return Ok(());
         }
@@ -191,7 +199,7 @@ impl Spec {
     }
 
     /// Runs of two entries would be each other's.
-    fn ensure_apart(&self, cells: &[Cell]) -> Result<(), Failure> {
+    fn ensure_apart(&self, cells: &[Cell]) -> Result<(), CompareError> {
         let own = cells.iter().filter(|cell| cell.outer_of.is_none());
         let folders: Vec<&String> = own.map(|cell| &cell.folder).collect();
         match repeated(&folders) {
@@ -232,7 +240,7 @@ fn ensure_the_same_is_compared(
     written: &Experiment,
     set: &Experiment,
     sets: &[String],
-) -> Result<(), Failure> {
+) -> Result<(), CompareError> {
     let named = |experiment: &Experiment| {
         let Experiment { method, model, data, .. } = experiment;
         [
@@ -244,7 +252,7 @@ fn ensure_the_same_is_compared(
     let mut pairs = named(written).into_iter().zip(named(set));
     match pairs.find(|(written, set)| written != set) {
         None => Ok(()),
-        Some(((key, written), (_, found))) => Err(Failure::usage(format!(
+        Some(((key, written), (_, found))) => Err(CompareError::Mistake(format!(
             "--set {}: `{key}` is what is compared: it stands in the file as {written:?}, found \
              {found:?}",
             sets.join(" --set ")
@@ -268,10 +276,10 @@ fn not_averaged(experiment: &Experiment) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::example::TEXT;
     use super::*;
+    use crate::spec::example::TEXT;
 
-    fn cells(text: &str) -> Result<Vec<Cell>, Failure> {
+    fn cells(text: &str) -> Result<Vec<Cell>, CompareError> {
         Spec::parse(text, Path::new("c.toml"))?.cells(&[])
     }
 

@@ -1,13 +1,13 @@
 //! The tables of the paper, as comparisons.
 
 /// A table of the paper.
-pub(super) struct Preset {
+pub struct Preset {
     /// What it is called.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// What it shows.
-    pub(super) about: &'static str,
+    pub about: &'static str,
     /// Its file.
-    pub(super) text: &'static str,
+    pub text: &'static str,
 }
 
 macro_rules! preset {
@@ -15,13 +15,13 @@ macro_rules! preset {
         Preset {
             name: $name,
             about: $about,
-            text: include_str!(concat!("../../../comparisons/", $name, ".toml")),
+            text: include_str!(concat!("../comparisons/", $name, ".toml")),
         }
     };
 }
 
 /// All of them.
-pub(super) const PRESETS: [Preset; 8] = [
+pub const PRESETS: [Preset; 8] = [
     preset!("table1", "methods on CIFAR-10 and CIFAR-100, six networks: 360 runs"),
     preset!("table2", "what the online and the offline module contribute, on CIFAR: 144 runs"),
     preset!("table3", "two, three and four models, on CIFAR: 72 runs"),
@@ -32,8 +32,8 @@ pub(super) const PRESETS: [Preset; 8] = [
     preset!("table8", "ImageNet, ResNet50: 6 runs"),
 ];
 
-/// The one of this name.
-pub(super) fn named(name: &str) -> Option<&'static Preset> {
+/// The table of the paper of this name.
+pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
@@ -42,8 +42,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::super::spec::Spec;
     use super::*;
+    use crate::spec::Spec;
 
     fn check(spec: &Spec) -> usize {
         let cells = spec.cells(&[]).unwrap();

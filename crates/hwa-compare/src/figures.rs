@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hwa_report::{DivergedRun, RunFigures, WindowFigures};
-use hwa_store::{StoreError, read_to_string};
+use hwa_store::{RunDir, StoreError, read_to_string};
 use hwa_train::{Event, Experiment, Judged, OnlineSummary, Summary, WindowSummary};
 use serde_json::Value;
 
-use crate::commands::train::identity;
-use crate::failure::Failure;
-use crate::opened::stored_experiment;
+use crate::error::CompareError;
 
 /// Reads a run's figures; nothing, if it is not finished. A run that is damaged has none.
-pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure> {
+pub fn figures(run: &Path, seed: u64) -> Result<Option<RunFigures>, CompareError> {
     let path = run.join("summary.json");
     if !path.is_file() {
         return Ok(None);
@@ -22,7 +20,7 @@ pub(super) fn read(run: &Path, seed: u64) -> Result<Option<RunFigures>, Failure>
     let summary: Summary = serde_json::from_str(&read_to_string(&path)?).map_err(json)?;
     let Some((chosen, validation)) = summary.test.chosen.zip(summary.validation.chosen) else {
         let reason = format!("{}: nothing was chosen", path.display());
-        return Err(Failure::usage(reason));
+        return Err(CompareError::Mistake(reason));
     };
     let Extent { models, lost, steps, looks } = extent(&run.join("events.jsonl"))?;
     let (machines, commits) = origin(&run.join("environment.json"));
@@ -74,9 +72,9 @@ fn online(online: &OnlineSummary, looks: &Looks) -> WindowFigures {
 }
 
 /// What the run trained, but for where its data was and how much of the machine it used.
-fn settings(run: &Path) -> Result<String, Failure> {
-    let (text, path) = stored_experiment(run)?;
-    identity(&Experiment::parse(&text, &path, &[])?)
+fn settings(run: &Path) -> Result<String, CompareError> {
+    let (text, path) = RunDir::stored_experiment(run)?;
+    Ok(Experiment::parse(&text, &path, &[])?.identity()?)
 }
 
 /// The machines and commits of a run's sessions, each once. They are only shown: what cannot be
@@ -145,7 +143,7 @@ impl Looks {
     }
 }
 
-fn extent(events: &Path) -> Result<Extent, Failure> {
+fn extent(events: &Path) -> Result<Extent, CompareError> {
     let mut extent = Extent::default();
     let mut has_windows = false;
     let mut is_whole = false;
@@ -164,12 +162,12 @@ fn extent(events: &Path) -> Result<Extent, Failure> {
     }
     match is_whole {
         true => Ok(extent),
-        false => Err(Failure::usage(format!("{}: it is not whole", events.display()))),
+        false => Err(CompareError::Mistake(format!("{}: it is not whole", events.display()))),
     }
 }
 
 /// How a run ended that is not finished, if it has diverged.
-pub(super) fn divergence(run: &Path, seed: u64) -> Option<DivergedRun> {
+pub fn divergence(run: &Path, seed: u64) -> Option<DivergedRun> {
     let events = read_to_string(&run.join("events.jsonl")).ok()?;
     match serde_json::from_str(events.lines().next_back()?).ok()? {
         Event::Diverged { step, reason } => Some(DivergedRun { seed, step, reason }),

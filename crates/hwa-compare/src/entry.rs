@@ -4,29 +4,29 @@ use hwa_train::Experiment;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::keys::{nested, text_at, value_at};
-use super::source::Source;
-use crate::failure::Failure;
+use crate::error::CompareError;
+use crate::keys::{nested, text_at, value_at};
+use crate::source::Source;
 
 /// What is compared, and the lists that it stands in.
-pub(super) const PLACES: [(&[&str], &str); 3] = [METHODS, NETWORKS, DATASETS];
+pub(crate) const PLACES: [(&[&str], &str); 3] = [METHODS, NETWORKS, DATASETS];
 /// Methods.
-pub(super) const METHODS: (&[&str], &str) = (&["method"], "methods");
+pub(crate) const METHODS: (&[&str], &str) = (&["method"], "methods");
 /// Networks.
-pub(super) const NETWORKS: (&[&str], &str) = (&["model", "name"], "networks");
+pub(crate) const NETWORKS: (&[&str], &str) = (&["model", "name"], "networks");
 /// Data sets.
-pub(super) const DATASETS: (&[&str], &str) = (&["data", "dataset"], "datasets");
+pub(crate) const DATASETS: (&[&str], &str) = (&["data", "dataset"], "datasets");
 
 /// What entries have beside keys of an experiment.
 const OTHER_KEYS: &str = " (an entry has also `label` and `outer_of`)";
 
 /// How long names and labels may be.
-pub(super) const LONGEST: usize = 80;
+pub(crate) const LONGEST: usize = 80;
 
 /// A method, a network or a data set: its name, or keys of an experiment with a `label`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a name or a table of keys of an experiment")]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// The value of `method`, `model.name` or `data.dataset`.
     Name(String),
     /// Keys of an experiment.
@@ -35,20 +35,20 @@ pub(super) enum Entry {
 
 /// An entry with its label; the label of a name is that name.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Labelled {
-    pub(super) label: String,
+pub(crate) struct Labelled {
+    pub(crate) label: String,
     /// Where it stands: `methods.2`.
-    pub(super) place: String,
+    pub(crate) place: String,
     /// Keys of an experiment.
-    pub(super) keys: Table,
+    pub(crate) keys: Table,
 }
 
 /// A method as it is compared.
-pub(super) struct Compared {
+pub(crate) struct Compared {
     /// Its label, and what is trained.
-    pub(super) entry: Labelled,
+    pub(crate) entry: Labelled,
     /// The method that trains it, if it is the outer weights of another.
-    pub(super) outer_of: Option<String>,
+    pub(crate) outer_of: Option<String>,
 }
 
 impl Entry {
@@ -66,7 +66,7 @@ impl Entry {
         (key, list): (&[&str], &str),
         index: usize,
         source: &Source,
-    ) -> Result<Labelled, Failure> {
+    ) -> Result<Labelled, CompareError> {
         let place = format!("{list}.{index}");
         let wrong = |reason: String| source.mistake_at(&place, reason);
         let mut keys = match self {
@@ -114,16 +114,16 @@ impl Entry {
 }
 
 /// What is wrong with keys of an experiment, each by itself: the key, and what it must be.
-pub(super) fn mistake_in(keys: &Table) -> Option<(String, String)> {
+pub(crate) fn mistake_in(keys: &Table) -> Option<(String, String)> {
     toml::to_string(keys).ok().and_then(|text| Experiment::mistake(&text))
 }
 
 /// Each entry of a list with its label.
-pub(super) fn labelled(
+pub(crate) fn labelled(
     entries: &[Entry],
     list: (&[&str], &str),
     source: &Source,
-) -> Result<Vec<Labelled>, Failure> {
+) -> Result<Vec<Labelled>, CompareError> {
     let numbered = entries.iter().enumerate();
     let labelled = numbered.map(|(index, entry)| entry.labelled(list, index, source));
     ensure_labels_differ(labelled.collect::<Result<_, _>>()?, list.1, source)
@@ -134,7 +134,7 @@ fn ensure_labels_differ(
     entries: Vec<Labelled>,
     list: &str,
     source: &Source,
-) -> Result<Vec<Labelled>, Failure> {
+) -> Result<Vec<Labelled>, CompareError> {
     for (index, entry) in entries.iter().enumerate() {
         let folder = slug(&entry.label);
         if let Some(other) = entries[..index].iter().find(|other| slug(&other.label) == folder) {
@@ -152,7 +152,7 @@ fn ensure_labels_differ(
 }
 
 /// The methods; `{ label = "Online", outer_of = "HWA" }` has the keys of the other.
-pub(super) fn compared(methods: &[Entry], source: &Source) -> Result<Vec<Compared>, Failure> {
+pub(crate) fn compared(methods: &[Entry], source: &Source) -> Result<Vec<Compared>, CompareError> {
     let numbered = || methods.iter().enumerate();
     let own = numbered().filter(|(_, entry)| !entry.is_outer());
     let own = own.map(|(index, entry)| entry.labelled(METHODS, index, source));
@@ -181,7 +181,7 @@ fn outer_weights(
     index: usize,
     trained: &[Labelled],
     source: &Source,
-) -> Result<Compared, Failure> {
+) -> Result<Compared, CompareError> {
     let wrong = |reason: String| source.mistake_at(&format!("{}.{index}", METHODS.1), reason);
     let found = keys.get("outer_of");
     let named = |entry: &&Labelled| found.and_then(Value::as_str) == Some(&entry.label);
@@ -206,13 +206,13 @@ fn outer_weights(
 }
 
 /// The labels of entries, for a message.
-pub(super) fn labels<'a>(entries: impl IntoIterator<Item = &'a Labelled>) -> String {
+pub(crate) fn labels<'a>(entries: impl IntoIterator<Item = &'a Labelled>) -> String {
     let labels: Vec<&str> = entries.into_iter().map(|entry| entry.label.as_str()).collect();
     labels.join(", ")
 }
 
 /// A label as the name of a folder.
-pub(super) fn slug(label: &str) -> String {
+pub fn slug(label: &str) -> String {
     let mut slug = String::new();
     for letter in label.to_lowercase().chars() {
         match letter {

@@ -9,7 +9,7 @@ const OF_EXPERIMENTS: [&str; 5] = ["data", "hwa", "model", "optimizer", "schedul
 
 /// What a file of TOML is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub enum FileKind {
     /// What one run trains.
     Experiment,
     /// What is compared.
@@ -18,7 +18,7 @@ pub(crate) enum FileKind {
 
 impl FileKind {
     /// Nothing, if the text has keys of both or of neither, or is no TOML.
-    pub(crate) fn of(text: &str) -> Option<Self> {
+    pub fn of(text: &str) -> Option<Self> {
         let keys: Table = text.parse().ok()?;
         let has = |names: &[&str]| names.iter().any(|name| keys.contains_key(*name));
         match (has(&OF_COMPARISONS), has(&OF_EXPERIMENTS)) {

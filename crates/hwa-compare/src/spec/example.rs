@@ -1,6 +1,6 @@
 //! A comparison to test with.
 
-pub(in crate::commands::compare) const TEXT: &str = r#"
+pub(crate) const TEXT: &str = r#"
 name = "mine"
 seeds = [1, 2]
 methods = ["sgd", { label = "HWA", method = "hwa", hwa = { num_models = 3 } }]

@@ -8,56 +8,56 @@ use hwa_train::Budget;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::cell::Cell;
-use super::entry::{Entry, LONGEST, PLACES, mistake_in, slug};
-use super::keys::{keys_of, text_at, value_at};
-use super::source::Source;
-use crate::failure::Failure;
+use crate::cell::Cell;
+use crate::entry::{Entry, LONGEST, PLACES, mistake_in, slug};
+use crate::error::CompareError;
 use crate::file_kind::FileKind;
+use crate::keys::{keys_of, text_at, value_at};
+use crate::source::Source;
 
 /// What is compared, as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Spec {
+pub struct Spec {
     /// What the folder of its runs is called.
-    pub(super) name: String,
+    pub name: String,
     /// What it is about.
     #[serde(default)]
-    pub(super) title: Option<String>,
+    pub title: Option<String>,
     /// What a reader of the table has to know.
     #[serde(default)]
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// A run of everything for each.
     #[serde(default = "first_seed")]
-    pub(super) seeds: Vec<u64>,
+    pub seeds: Vec<u64>,
     /// What is equal between methods: the steps of each model, the gradients of all, or one
     /// after the other.
     #[serde(default = "both_budgets")]
-    pub(super) budgets: Vec<Budget>,
+    pub budgets: Vec<Budget>,
     /// The label of the method that the others are compared with.
     #[serde(default)]
-    pub(super) reference: Option<String>,
+    pub reference: Option<String>,
     /// The rows.
-    pub(super) methods: Vec<Entry>,
+    pub(crate) methods: Vec<Entry>,
     /// The networks.
-    pub(super) networks: Vec<Entry>,
+    pub(crate) networks: Vec<Entry>,
     /// The data sets.
-    pub(super) datasets: Vec<Entry>,
+    pub(crate) datasets: Vec<Entry>,
     /// What all experiments have in common.
     #[serde(default)]
-    pub(super) experiment: Table,
+    pub(crate) experiment: Table,
     /// Published figures by data set, network and method.
     #[serde(default)]
-    pub(super) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
+    pub(crate) paper: BTreeMap<String, BTreeMap<String, BTreeMap<String, Figure>>>,
     /// Its text, for messages.
     #[serde(skip)]
-    pub(super) source: Source,
+    pub(crate) source: Source,
 }
 
 /// Top-1 alone, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a percentage, or { top1, top5 }")]
-pub(super) enum Figure {
+pub(crate) enum Figure {
     /// In percent.
     Top1(f64),
     /// In percent, both.
@@ -88,11 +88,11 @@ impl From<Figure> for Published {
 
 impl Spec {
     /// Reads a comparison's text; `path` is for messages.
-    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, CompareError> {
         let source = Source::new(path, text);
         if FileKind::of(text) == Some(FileKind::Experiment) {
             let path = path.display();
-            return Err(Failure::usage(format!(
+            return Err(CompareError::Mistake(format!(
                 "{path} is an experiment, no comparison: hwa train {path}"
             )));
         }
@@ -104,7 +104,7 @@ impl Spec {
     }
 
     /// Each key by itself.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), CompareError> {
         let spec = self;
         let wrong = |key: &str, reason: String| spec.source.mistake_at(key, reason);
         for (key, length) in [
@@ -171,7 +171,7 @@ impl Spec {
     }
 
     /// Published figures are percentages.
-    fn check_figures(&self) -> Result<(), Failure> {
+    fn check_figures(&self) -> Result<(), CompareError> {
         for (dataset, by_network) in &self.paper {
             for (network, by_method) in by_network {
                 for (method, figure) in by_method {
@@ -191,7 +191,7 @@ impl Spec {
     /// What stands in the file of the experiments, for a reader of the table: what all have in
     /// common, and what is special about each entry, under its label. Keys that are set have no
     /// value here.
-    pub(super) fn described(&self, sets: &[String]) -> Vec<String> {
+    pub fn described(&self, sets: &[String]) -> Vec<String> {
         let set = |key: &str| {
             let budget = ["schedule.epochs", "schedule.steps"];
             sets.iter().filter_map(|set| set.split_once('=')).any(|(name, _)| {
@@ -225,7 +225,7 @@ impl Spec {
     }
 
     /// What the paper has for a row.
-    pub(super) fn published(&self, cell: &Cell) -> Published {
+    pub fn published(&self, cell: &Cell) -> Published {
         let networks = self.paper.get(&cell.dataset);
         let methods = networks.and_then(|networks| networks.get(&cell.network));
         let figure = methods.and_then(|methods| methods.get(&cell.method));
@@ -234,13 +234,13 @@ impl Spec {
 }
 
 /// A value that is there twice.
-pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+pub(crate) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     let mut numbered = values.iter().enumerate();
     numbered.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
 
 #[cfg(test)]
-pub(super) mod example;
+pub(crate) mod example;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 /// A table with a value some tables down.
-pub(super) fn nested(key: &[&str], value: &str) -> Table {
+pub(crate) fn nested(key: &[&str], value: &str) -> Table {
     let inner = match key {
         [_, rest @ ..] if !rest.is_empty() => Value::Table(nested(rest, value)),
         _ => Value::String(value.to_owned()),
@@ -12,12 +12,12 @@ pub(super) fn nested(key: &[&str], value: &str) -> Table {
 }
 
 /// A text some tables down.
-pub(super) fn text_at(keys: &Table, key: &[&str]) -> Option<String> {
+pub(crate) fn text_at(keys: &Table, key: &[&str]) -> Option<String> {
     value_at(keys, key)?.as_str().map(str::to_owned)
 }
 
 /// A value some tables down.
-pub(super) fn value_at<'a>(keys: &'a Table, key: &[&str]) -> Option<&'a Value> {
+pub(crate) fn value_at<'a>(keys: &'a Table, key: &[&str]) -> Option<&'a Value> {
     let (first, rest) = key.split_first()?;
     let value = keys.get(*first)?;
     match rest {
@@ -27,7 +27,7 @@ pub(super) fn value_at<'a>(keys: &'a Table, key: &[&str]) -> Option<&'a Value> {
 }
 
 /// Keys with their values, but for what depends on the machine.
-pub(super) fn keys_of(table: &Table) -> Vec<(String, String)> {
+pub(crate) fn keys_of(table: &Table) -> Vec<(String, String)> {
     fn add(prefix: &str, table: &Table, keys: &mut Vec<(String, String)>) {
         for (key, value) in table {
             let key = format!("{prefix}{key}");
@@ -45,7 +45,7 @@ pub(super) fn keys_of(table: &Table) -> Vec<(String, String)> {
 }
 
 /// Puts keys over others, table by table.
-pub(super) fn merge(into: &mut Table, keys: &Table) {
+pub(crate) fn merge(into: &mut Table, keys: &Table) {
     for (key, value) in keys {
         match (into.get_mut(key), value) {
             (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),

@@ -1,4 +1,4 @@
-//! Runs that were finished elsewhere, as the tables have them that were written there.
+//! What tables of earlier comparisons tell, here or on another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -6,72 +6,62 @@ use hwa_report::{Comparison, Group, Row, RunFigures};
 use hwa_store::{StoreError, read_to_string};
 use hwa_train::{Budget, Experiment};
 
-use super::cell::Cell;
-use crate::console::counted;
-use crate::failure::Failure;
+use crate::cell::Cell;
+use crate::error::CompareError;
 
-/// The tables of other machines, each with its place.
+/// Tables, as they were written in JSON, each with its place.
 #[derive(Debug, Default)]
-pub(super) struct Elsewhere(Vec<(PathBuf, Comparison)>);
+pub struct Tables(Vec<(PathBuf, Comparison)>);
 
-impl Elsewhere {
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+/// What a comparison takes of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The table's file.
+    pub path: PathBuf,
+    /// Runs that are taken.
+    pub runs: u64,
+    /// Those of them without settings: of these only the number of models was compared.
+    pub doubtful: u64,
+    /// What the rows of the table are called.
+    pub rows: Vec<String>,
+}
+
+impl Tables {
+    /// Reads them.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, CompareError> {
         let read = |path: &PathBuf| {
             let json = |source| StoreError::Json { path: path.clone(), source };
             let table: Comparison = serde_json::from_str(&read_to_string(path)?).map_err(json)?;
-            Ok((path.clone(), table))
+            // Any table of JSON can be read as one that has nothing.
+            match table.rows.is_empty() {
+                false => Ok((path.clone(), table)),
+                true => Err(CompareError::Mistake(format!("{} has no rows", path.display()))),
+            }
         };
-        let tables: Result<Vec<(PathBuf, Comparison)>, StoreError> =
-            paths.iter().map(read).collect();
-        let tables = tables.map_err(|error| {
-            Failure::usage(format!("--with takes a table (.json) of `hwa compare`: {error}"))
-        })?;
-        // Any table of JSON can be read as one that has nothing.
-        if let Some((path, _)) = tables.iter().find(|(_, table)| table.rows.is_empty()) {
-            let path = path.display();
-            return Err(Failure::usage(format!(
-                "--with takes a table (.json) of `hwa compare`: {path} has no rows"
-            )));
-        }
-        Ok(Self(tables))
+        Ok(Self(paths.iter().map(read).collect::<Result<_, _>>()?))
     }
 
-    /// What a comparison takes of these tables, if it needs these runs: what is to be told, and
-    /// what a reader of its own table has to know.
-    pub(super) fn taken(&self, needed: &[(&Cell, u64)]) -> (Vec<String>, Vec<String>) {
-        let (mut told, mut doubts) = (Vec::new(), Vec::new());
-        for (index, (path, table)) in self.0.iter().enumerate() {
+    /// What a comparison takes of each of these tables, if it needs these runs.
+    pub fn taken(&self, needed: &[(&Cell, u64)]) -> Vec<Taken> {
+        let of_table = |(index, (path, table)): (usize, &(PathBuf, Comparison))| {
             let found = needed.iter().filter_map(|(cell, seed)| self.find(cell, *seed));
             let found: Vec<_> = found.filter(|(table, _)| *table == index).collect();
             let doubtful = found.iter().filter(|(_, run)| run.settings.is_none()).count() as u64;
-            let name = path.file_name().unwrap_or_default().display();
-            let path = path.display();
-            match found.len() as u64 {
-                0 => told.push(format!(
-                    "--with {path}: none of its runs is needed here; it has those of {}",
-                    labels_of(table)
-                )),
-                count => told.push(format!("--with {path}: {} taken", counted(count, "run"))),
-            }
-            if doubtful > 0 {
-                let runs = counted(doubtful, "run");
-                doubts.push(format!(
-                    "{runs} without settings from {name}: of these only the number of models was \
-                     compared."
-                ));
-            }
-        }
-        told.extend(doubts.iter().cloned());
-        (told, doubts)
+            let rows = table.rows.iter().map(|Row { dataset, network, method, .. }| {
+                format!("{method} on {dataset} with {network}")
+            });
+            Taken { path: path.clone(), runs: found.len() as u64, doubtful, rows: rows.collect() }
+        };
+        self.0.iter().enumerate().map(of_table).collect()
     }
 
     /// The table of a comparison itself, as it was written before; what cannot be read is none.
-    pub(super) fn own(path: &Path) -> Self {
+    pub fn own(path: &Path) -> Self {
         Self::read(&[path.to_owned()]).unwrap_or_default()
     }
 
     /// What of the table in a file would be lost, if another was written over it.
-    pub(super) fn lost(path: &Path, written: &Comparison) -> Vec<String> {
+    pub fn lost(path: &Path, written: &Comparison) -> Vec<String> {
         match Self::read(&[path.to_owned()]) {
             _ if !path.exists() => Vec::new(),
             Err(_) => vec!["a table that cannot be read".to_owned()],
@@ -91,16 +81,16 @@ impl Elsewhere {
     }
 
     /// The figures of a run, if a table has it and its settings are known to be the same.
-    pub(super) fn same_run(&self, cell: &Cell, seed: u64) -> Option<RunFigures> {
+    pub fn same_run(&self, cell: &Cell, seed: u64) -> Option<RunFigures> {
         let run = self.run(cell, seed).ok().flatten();
         run.filter(|run| run.settings.is_some())
     }
 
     /// The figures of a run, if a table has it; an error, if that is a run of something else.
-    pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, Failure> {
+    pub fn run(&self, cell: &Cell, seed: u64) -> Result<Option<RunFigures>, CompareError> {
         let Some((table, run)) = self.find(cell, seed) else { return Ok(None) };
-        check(&run, cell, &self.0[table].0).map_err(|failure| {
-            Failure::usage(format!("--with: {}, seed {seed}: {failure}", cell.label()))
+        check(&run, cell, &self.0[table].0).map_err(|error| {
+            CompareError::Mistake(format!("{}, seed {seed}: {error}", cell.label()))
         })?;
         Ok(Some(run))
     }
@@ -124,15 +114,6 @@ impl Elsewhere {
             Some((index, runs.find(|run| run.seed == seed)?))
         })
     }
-}
-
-/// What the rows of a table are called.
-fn labels_of(table: &Comparison) -> String {
-    let labels = table.rows.iter().map(|row| {
-        let Row { dataset, network, method, .. } = row;
-        format!("{method} on {dataset} with {network}")
-    });
-    labels.collect::<Vec<_>>().join("; ")
 }
 
 /// Every run of a table: data set, network, method, budget and seed.
@@ -166,11 +147,11 @@ fn group<'a>(row: &'a Row, cell: &Cell) -> Option<&'a Group> {
     }
 }
 
-fn check(run: &RunFigures, cell: &Cell, path: &Path) -> Result<(), Failure> {
+fn check(run: &RunFigures, cell: &Cell, path: &Path) -> Result<(), CompareError> {
     let mut shares = [run.top1, run.top5, run.validation_top1].into_iter();
     if let Some(found) = shares.find(|share| !(0.0..=100.0).contains(share)) {
         let path = path.display();
-        return Err(Failure::usage(format!(
+        return Err(CompareError::Mistake(format!(
             "{path}: accuracies must be from 0 to 100 %, found {found}"
         )));
     }
@@ -184,7 +165,7 @@ fn check(run: &RunFigures, cell: &Cell, path: &Path) -> Result<(), Failure> {
             let (found, expected) = (run.models, cell.experiment.num_models().get());
             match found == expected {
                 true => Ok(()),
-                false => Err(Failure::usage(format!(
+                false => Err(CompareError::Mistake(format!(
                     "{} has {found} models, expected {expected}",
                     path.display()
                 ))),

@@ -8,7 +8,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::mean::{RunningSum, Statistics, mean};
+use crate::mean::{Statistics, mean};
 use crate::weights::{Weights, WeightsError};
 
 /// W^k: the weights of one model, as its optimizer left them.
@@ -51,9 +51,9 @@ impl HwaWeights {
         Ok(Self(Arc::new(mean(&members, Statistics::Omit)?)))
     }
 
-    /// The mean of outer weights whose sum is known, the last of which are `latest`.
-    pub(crate) fn of_sum(sum: &RunningSum, latest: &OuterWeights) -> Result<Self, WeightsError> {
-        Ok(Self(Arc::new(sum.mean(latest)?)))
+    /// What is the mean of outer weights already.
+    pub(crate) fn of_mean(mean: Weights) -> Self {
+        Self(Arc::new(mean))
     }
 }
 

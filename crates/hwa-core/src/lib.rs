@@ -21,6 +21,7 @@ mod mean;
 mod moments;
 mod plan;
 mod prefix;
+mod running_sum;
 mod schedule;
 pub mod search;
 pub mod seed;

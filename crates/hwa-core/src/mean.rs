@@ -4,8 +4,6 @@
 //! the first, divided by their count and rounded once to the weights' type.
 //! Order is part of the definition, so thread timing cannot change a bit.
 
-use std::collections::BTreeMap;
-
 use half::{bf16, f16};
 
 use crate::weights::{Role, Tensor, Values, Weights, WeightsError};
@@ -58,48 +56,6 @@ pub fn mean(members: &[&Weights], statistics: Statistics) -> Result<Weights, Wei
         average.insert(name, Tensor::new(tensor.role(), tensor.shape().to_vec(), values)?)?;
     }
     Ok(average)
-}
-
-/// The sum of members that come one after the other and never leave: in double precision, so
-/// twice as large as one of them in single precision. Their mean has the bits of [`mean`] with
-/// [`Statistics::Omit`].
-#[derive(Debug, Clone)]
-pub(crate) struct RunningSum {
-    parameters: BTreeMap<String, Vec<f64>>,
-    count: usize,
-}
-
-impl RunningSum {
-    /// Of one member.
-    pub(crate) fn of(first: &Weights) -> Self {
-        let parameters = first.iter().filter(|(_, tensor)| tensor.role() == Role::Parameter);
-        let wide = parameters.map(|(name, tensor)| (name.to_owned(), tensor.values().to_f64()));
-        Self { parameters: wide.collect(), count: 1 }
-    }
-
-    /// With another one, which is like the one before it.
-    pub(crate) fn add(&mut self, before: &Weights, member: &Weights) -> Result<(), WeightsError> {
-        before.ensure_same_layout(member)?;
-        for (name, sums) in &mut self.parameters {
-            let values = member.require(name)?.values().to_f64();
-            sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
-        }
-        self.count += 1;
-        Ok(())
-    }
-
-    /// The mean, which is like any of the members.
-    pub(crate) fn mean(&self, member: &Weights) -> Result<Weights, WeightsError> {
-        let count = self.count as f64;
-        let mut average = Weights::new();
-        for (name, sums) in &self.parameters {
-            let tensor = member.require(name)?;
-            let wide = sums.iter().map(|sum| sum / count).collect();
-            let values = Values::rounded(tensor.values().value_type(), wide);
-            average.insert(name, Tensor::new(tensor.role(), tensor.shape().to_vec(), values)?)?;
-        }
-        Ok(average)
-    }
 }
 
 fn mean_values(name: &str, members: &[&Weights]) -> Result<Values, WeightsError> {

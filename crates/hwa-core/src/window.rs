@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 
 use crate::levels::{HwaWeights, OuterWeights};
-use crate::mean::RunningSum;
+use crate::running_sum::RunningSum;
 use crate::weights::WeightsError;
 
 /// Which cycles a window covers.
@@ -95,8 +95,8 @@ pub struct SlideWindow {
 enum Members {
     /// All of them: one after the other leaves.
     Leaving(VecDeque<(usize, OuterWeights)>),
-    /// Their cycles, the last of them, and the sum of all, or why there is none.
-    Staying { cycles: Vec<usize>, sum: Option<(OuterWeights, Result<RunningSum, WeightsError>)> },
+    /// Their cycles and the sum of all, if there are some and they fit together.
+    Staying { cycles: Vec<usize>, sum: Result<Option<RunningSum>, WeightsError> },
 }
 
 impl SlideWindow {
@@ -104,7 +104,7 @@ impl SlideWindow {
     pub fn new(spec: WindowSpec) -> Self {
         let members = match spec.length {
             Some(_) => Members::Leaving(VecDeque::new()),
-            None => Members::Staying { cycles: Vec::new(), sum: None },
+            None => Members::Staying { cycles: Vec::new(), sum: Ok(None) },
         };
         Self { spec, members }
     }
@@ -124,12 +124,12 @@ impl SlideWindow {
             }
             Members::Staying { cycles, sum } if admitted => {
                 cycles.push(cycle);
-                let all = match sum.take() {
-                    None => Ok(RunningSum::of(&outer)),
-                    Some((_, Err(error))) => Err(error),
-                    Some((before, Ok(mut all))) => all.add(&before, &outer).map(|()| all),
-                };
-                *sum = Some((outer, all));
+                if let Ok(all) = sum {
+                    *sum = match all.take() {
+                        None => Ok(Some(RunningSum::of(outer))),
+                        Some(all) => all.with(outer).map(Some),
+                    };
+                }
             }
             Members::Staying { .. } => {}
         }
@@ -143,10 +143,8 @@ impl SlideWindow {
                 let members: Vec<&OuterWeights> = members.iter().map(|(_, outer)| outer).collect();
                 HwaWeights::average(&members).map(Some)
             }
-            Members::Staying { sum: None, .. } => Ok(None),
-            Members::Staying { sum: Some((_, Err(error))), .. } => Err(error.clone()),
-            Members::Staying { sum: Some((latest, Ok(sum))), .. } => {
-                HwaWeights::of_sum(sum, latest).map(Some)
+            Members::Staying { sum, .. } => {
+                sum.as_ref().map_err(Clone::clone)?.as_ref().map(RunningSum::mean).transpose()
             }
         }
     }

@@ -3,12 +3,10 @@
 //! Nobody lists them by hand: asked for a field that does not exist, serde names
 //! those that do.
 
-use std::collections::BTreeMap;
-
 use hwa_core::spelling::distance;
 
 use crate::experiment::Experiment;
-use crate::parse::{ExperimentError, flatten};
+use crate::parse::{ExperimentError, flat};
 
 /// A key that no table has.
 const NO_KEY: &str = "-";
@@ -38,8 +36,7 @@ impl Experiment {
     /// not set as a comment at the end of its table.
     pub fn to_commented_toml(&self) -> Result<String, ExperimentError> {
         let text = self.to_toml()?;
-        let mut set = BTreeMap::new();
-        flatten("", text.parse().unwrap_or_default(), &mut set);
+        let set = flat(&text);
         let unset: Vec<String> =
             Self::keys().into_iter().filter(|key| !set.contains_key(key)).collect();
         let comments = |table: &str| -> String {
@@ -122,7 +119,7 @@ fn last(key: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::Path;
 
     use super::*;
@@ -165,12 +162,10 @@ mod tests {
         let text = experiment.to_commented_toml().unwrap();
         assert!(text.contains("\n[stop]\n# patience: not set\n"), "{text}");
         assert!(text.contains("\n# threads: not set\n\n[data]\n"), "{text}");
-        let plain: toml::Table = experiment.to_toml().unwrap().parse().unwrap();
-        assert_eq!(text.parse::<toml::Table>().unwrap(), plain);
+        let plain = experiment.to_toml().unwrap();
+        assert_eq!(text.parse::<toml::Table>().unwrap(), plain.parse::<toml::Table>().unwrap());
         let comments = text.lines().filter(|line| line.starts_with("# ")).count();
-        let mut set = BTreeMap::new();
-        flatten("", plain, &mut set);
-        assert_eq!(comments + set.len(), Experiment::keys().len());
+        assert_eq!(comments + flat(&plain).len(), Experiment::keys().len());
     }
 
     /// `docs/experiment.md` has a row for every key, no others, and the true defaults.
@@ -186,9 +181,8 @@ mod tests {
         let keys = Experiment::keys();
         let keys: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
         assert_eq!(rows.keys().copied().collect::<BTreeSet<&str>>(), keys);
-        let mut defaults = BTreeMap::new();
-        let text = Experiment::default().to_toml().unwrap();
-        flatten("", text.parse().unwrap(), &mut defaults);
+        let defaults = flat(&Experiment::default().to_toml().unwrap());
+        assert!(!defaults.is_empty());
         for (key, default) in &defaults {
             assert_eq!(rows[key.as_str()], format!("`{default}`"), "the default of {key}");
         }

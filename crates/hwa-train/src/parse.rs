@@ -118,11 +118,6 @@ impl Experiment {
     /// The first key whose value differs between two experiments as TOML, with
     /// both values; a key that is not there is `unset`.
     pub fn first_difference(a: &str, b: &str) -> Option<(String, String, String)> {
-        let flat = |text: &str| {
-            let mut flat = BTreeMap::new();
-            flatten("", text.parse().unwrap_or_default(), &mut flat);
-            flat
-        };
         let (a, b) = (flat(a), flat(b));
         let unset = || "unset".to_owned();
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -182,7 +177,14 @@ impl Experiment {
     }
 }
 
-pub(crate) fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>) {
+/// Every key of an experiment as TOML, with its table and its value.
+pub(crate) fn flat(text: &str) -> BTreeMap<String, String> {
+    let mut flat = BTreeMap::new();
+    flatten("", text.parse().unwrap_or_default(), &mut flat);
+    flat
+}
+
+fn flatten(prefix: &str, table: toml::Table, flat: &mut BTreeMap<String, String>) {
     for (key, value) in table {
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {

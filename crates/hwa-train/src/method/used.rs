@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::descent::Descent;
 use crate::experiment::{Experiment, Method, ScheduleKind, ScheduleTable, Swa};
-use crate::parse::flatten;
+use crate::parse::flat;
 
 impl Experiment {
     /// The experiment with the values of another for all keys that its method has no use for:
@@ -103,7 +103,7 @@ impl Experiment {
                     || of_kind.contains(&key)
             }
         };
-        let mut keys = flat(&self.resolved());
+        let mut keys = keys_of(&self.resolved());
         keys.retain(|key, _| shown(key));
         if let Descent::SharpnessAware { rho } = self.descent() {
             keys.insert("optimizer.rho".to_owned(), rho.to_string());
@@ -113,15 +113,13 @@ impl Experiment {
 }
 
 /// Every key with its value.
-fn flat(experiment: &Experiment) -> BTreeMap<String, String> {
-    let mut keys = BTreeMap::new();
-    flatten("", experiment.to_toml().unwrap_or_default().parse().unwrap_or_default(), &mut keys);
-    keys
+fn keys_of(experiment: &Experiment) -> BTreeMap<String, String> {
+    flat(&experiment.to_toml().unwrap_or_default())
 }
 
 /// All keys whose values differ.
 fn differences(one: &Experiment, other: &Experiment) -> Vec<String> {
-    let (one, other) = (flat(one), flat(other));
+    let (one, other) = (keys_of(one), keys_of(other));
     let all: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
     all.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
 }

@@ -7,7 +7,7 @@ use crate::reference::{Reference, noise};
 use crate::shape::Shape;
 use crate::weights::Dense;
 
-/// A graph with parameters, and what it gives in `f64`.
+/// A graph with parameters.
 pub(super) struct Case {
     pub(super) graph: Graph,
     pub(super) input: Shape,
